@@ -1,0 +1,136 @@
+// Propose, predict, prove, fall back: sets of backings over one model and one contract (DESIGN sections 4 and 6).
+// Threads: every method from any thread, without the GIL. Predictions on one Model wait for each other; lack of a free
+// set does not wait, it throws Error(kBackingInUse). Ownership: Session -> Model. A Prediction holds its set (Lease)
+// and a View holds it too; both outlive the Session safely.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kvbacking/contract.h"
+#include "kvbacking/error.h"
+#include "kvbacking/evidence.h"
+#include "kvbacking/layout.h"
+#include "kvbacking/model.h"
+
+namespace kvbacking {
+
+enum class Mechanism { kFramework, kRaw, kSurface, kPool, kExternal };
+enum class Reuse { kSame, kRewrap, kNew };
+enum class Verify { kOff, kLayout, kScan, kFull };
+enum class OnIgnored { kCopy, kRaise };
+enum class Path { kBacking, kCopy, kFramework };
+
+const char* mechanism_name(Mechanism mechanism) noexcept;
+const char* path_name(Path path) noexcept;
+
+// Caller memory to read during predict() (copied into native input buffers before the framework runs).
+struct InputArray {
+  std::string name;
+  const void* data = nullptr;
+  Layout layout;
+};
+
+// Memory somebody else owns, to be used as the backing of one output (mechanism external). `owner` is let go of when
+// the last wrapper, view and session are gone, on whatever thread that happens.
+struct ExternalStorage {
+  std::string output;
+  void* data = nullptr;
+  Layout layout;
+  std::shared_ptr<void> owner;
+};
+
+struct SessionOptions {
+  Mechanism mechanism = Mechanism::kFramework;
+  std::size_t depth = 2;
+  OnIgnored on_ignored = OnIgnored::kCopy;
+  Verify verify = Verify::kLayout;
+  Reuse reuse = Reuse::kNew;  // surfaces only
+  int scan_threads = 1;
+  std::vector<std::vector<ExternalStorage>> external;  // one vector per set; mechanism external only
+};
+
+struct PredictOptions {
+  std::optional<std::int64_t> live;       // this call's live length, overrides the contract's
+  std::optional<std::uint8_t> fill_byte;  // prove: fill whole payloads with this byte first (raw and fresh surfaces)
+};
+
+struct SessionStats {
+  std::int64_t predictions = 0, proposed = 0, accepted = 0, ignored = 0, copied = 0, failed = 0, bytes_copied = 0;
+  std::int64_t input_bytes_copied = 0, input_buffers_created = 0, sets_created = 0, quarantined = 0, backing_in_use = 0;
+  std::string degraded_reason;  // why the session now runs the control; empty while it does not
+};
+
+// Read access to one output's bytes. Surfaces stay locked for reading while a View lives.
+class View {
+ public:
+  ~View();
+  const void* data() const noexcept;
+  const Layout& layout() const noexcept;
+  struct Impl;
+  explicit View(std::unique_ptr<Impl> impl);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+class Prediction {
+ public:
+  ~Prediction();
+  Path path() const noexcept;
+  std::vector<std::string> names() const;  // contract outputs first, then unbacked, in the contract's order
+  const OutputEvidence& evidence(const std::string& name) const;
+  const std::vector<OutputEvidence>& evidence() const noexcept;
+  std::int64_t live() const noexcept;
+  std::int64_t predict_ns() const noexcept;  // the framework call alone
+  std::int64_t verify_ns() const noexcept;
+  std::int64_t copy_ns() const noexcept;
+  // Never copies. Throws Error(kBackingInUse) after release(), Error(kInvalidArgument) for an unknown name.
+  std::unique_ptr<View> view(const std::string& name) const;
+  void release() noexcept;  // idempotent
+  bool released() const noexcept;
+  struct Impl;
+  explicit Prediction(std::unique_ptr<Impl> impl);
+  Impl& impl() const noexcept { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+class Session {
+ public:
+  // Everything that can be refused before a prediction is refused here: names, shapes, dtypes, flexible outputs,
+  // surface limits, isAllowedValue:. Throws Error(kContract) naming every mismatch, or Error(kAllocation).
+  static std::shared_ptr<Session> create(std::shared_ptr<Model> model, Contract contract, SessionOptions options);
+  ~Session();
+
+  std::unique_ptr<Prediction> predict(const std::vector<InputArray>& inputs, const PredictOptions& options = {});
+  SessionStats stats() const;
+  void close() noexcept;  // idempotent; safe with live predictions and views
+  bool closed() const noexcept;
+  const Contract& contract() const noexcept;
+  const SessionOptions& options() const noexcept;
+  struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// Every mismatch between contract and model at once; empty when they agree.
+std::vector<CheckFailure> check_contract(const Model& model, const Contract& contract);
+
+// The plain control path without a contract: every output copied into memory we own, dense. Flexible outputs allowed.
+struct OwnedOutput {
+  std::string name;
+  Layout layout;
+  std::shared_ptr<void> memory;  // its payload's address is get()
+};
+std::vector<OwnedOutput> predict_once(const Model& model, const std::vector<InputArray>& inputs);
+
+}  // namespace kvbacking
