@@ -17,6 +17,7 @@
 #include "kvbacking/evidence.h"
 #include "kvbacking/layout.h"
 #include "kvbacking/model.h"
+#include "kvbacking/state.h"
 
 namespace kvbacking {
 
@@ -58,6 +59,7 @@ struct SessionOptions {
 struct PredictOptions {
   std::optional<std::int64_t> live;       // this call's live length, overrides the contract's
   std::optional<std::uint8_t> fill_byte;  // prove: fill whole payloads with this byte first (raw and fresh surfaces)
+  std::shared_ptr<State> state;           // macOS 15; refused with verify full. Concurrent use is refused too
 };
 
 struct SessionStats {
@@ -126,11 +128,7 @@ class Session {
 std::vector<CheckFailure> check_contract(const Model& model, const Contract& contract);
 
 // The plain control path without a contract: every output copied into memory we own, dense. Flexible outputs allowed.
-struct OwnedOutput {
-  std::string name;
-  Layout layout;
-  std::shared_ptr<void> memory;  // its payload's address is get()
-};
-std::vector<OwnedOutput> predict_once(const Model& model, const std::vector<InputArray>& inputs);
+std::vector<OwnedOutput> predict_once(const Model& model, const std::vector<InputArray>& inputs,
+                                      const std::shared_ptr<State>& state = nullptr);
 
 }  // namespace kvbacking
