@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from kvbacking import samples
+from kvbacking.samples.toolkit import quiet
 
 ct = pytest.importorskip("coremltools", reason="the samples extra is not installed", exc_type=ImportError)
 
@@ -19,7 +21,9 @@ SMALL = {"layers": 2, "width": 32, "rows": 12, "capacity": 16}
 
 
 def spec_of(info: samples.SampleInfo):
-    return ct.models.MLModel(str(info.path), skip_model_load=True).get_spec()
+    spec = ct.models.MLModel(str(info.path), skip_model_load=True).get_spec()
+    spec.description.metadata.userDefined.clear()  # holds the date
+    return spec
 
 
 def operations(spec, function: str = "main"):
@@ -76,6 +80,126 @@ def test_fp32io_is_float32_outside(tmp_path: Path, compute: str) -> None:
     spec = spec_of(info)
     assert set(types([*spec.description.input, *spec.description.output]).values()) == {"FLOAT32"}
     assert ("cast" in op_types(spec)) is (compute == "fp16")
+
+
+CASES = [
+    ("prefill", {}),
+    ("prefill", {"per_layer": True, "logits": False, "target": "macOS14", "tokens": 256}),
+    ("prefill", {"layers": 1, "heads": 2, "kv_heads": 2}),
+    ("stateful", {}),
+    ("stateful", {"layers": 1}),
+    ("integers", {}),
+    ("int8out", {}),
+    ("compressed", {"scheme": "sparse"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), CASES)
+def test_contract_and_inputs_agree_with_the_description(tmp_path: Path, kind: str, options: dict[str, object]) -> None:
+    info = samples.write(kind, tmp_path / "m.mlpackage", **options)
+    description = spec_of(info).description
+    outputs, inputs = shapes(description.output), shapes(description.input)
+    contract = info.contract
+    assert set(contract["outputs"]) | set(contract.get("unbacked", ())) == set(outputs)
+    assert all(0 < contract["live"] <= outputs[name][contract["axis"]] for name in contract["outputs"])
+    assert {name: spec.shape for name, spec in info.input_specs.items()} == inputs
+    assert {n: s.dtype.upper() for n, s in info.input_specs.items()} == types(description.input)
+    assert set(contract.get("sensitive_to", ())) <= set(inputs)
+
+
+@pytest.mark.parametrize(("target", "fused"), [("macOS14", False), ("macOS15", True)])
+def test_prefill_uses_the_attention_of_its_target(tmp_path: Path, target: str, fused: bool) -> None:
+    ops = op_types(spec_of(samples.write("prefill", tmp_path / "m.mlpackage", target=target)))
+    assert ("scaled_dot_product_attention" in ops) is fused
+    assert ("softmax" in ops) is not fused
+    assert {"gather", "rsqrt", "silu", "split", "tile"} <= set(ops)
+
+
+def test_stateful_describes_its_states(tmp_path: Path) -> None:
+    info = samples.write("stateful", tmp_path / "m.mlpackage", layers=3, heads=2, head_dim=8, capacity=20)
+    spec = spec_of(info)
+    states = {s.name: tuple(s.type.stateType.arrayType.shape) for s in spec.description.state}
+    assert states == {"key_cache": (3, 2, 20, 8), "value_cache": (3, 2, 20, 8)}
+    assert op_types(spec)["write_state"] == 2
+
+
+def test_multifunction_lists_its_functions(tmp_path: Path) -> None:
+    info = samples.write("multifunction", tmp_path / "m.mlpackage", capacities={"a": 12, "b": 20})
+    description = spec_of(info).description
+    assert {f.name: shapes(f.output)["cross_k"] for f in description.functions} == {"a": (2, 12, 32), "b": (2, 20, 32)}
+    assert description.defaultFunctionName == info.function == "b"
+    assert info.input_specs["features"].shape == (1, 16, 32)
+
+
+@pytest.mark.parametrize(("kind", "field"), [("range", "shapeRange"), ("enumerated", "enumeratedShapes")])
+def test_flexible_outputs_have_no_shape(tmp_path: Path, kind: str, field: str) -> None:
+    info = samples.write("flexible", tmp_path / "m.mlpackage", shapes=kind)
+    description = spec_of(info).description
+    assert description.input[0].type.multiArrayType.WhichOneof("ShapeFlexibility") == field
+    assert shapes(description.output) == {"cross_k": (), "cross_v": ()}
+    assert not info.contract
+
+
+COMPRESSED = [
+    *((target, "palette", bits) for target in ("macOS14", "macOS15") for bits in (1, 2, 4, 6, 8)),
+    ("macOS15", "palette", 3),
+    *((target, scheme, 4) for target in ("macOS14", "macOS15") for scheme in ("int8", "sparse")),
+    ("macOS15", "int4", 4),
+]
+
+
+@pytest.mark.parametrize(("target", "scheme", "bits"), COMPRESSED)
+def test_compressed_weights_decode_to_what_the_writer_says(tmp_path: Path, target: str, scheme: str, bits: int) -> None:
+    info = samples.write("compressed", tmp_path / "m.mlpackage", target=target, scheme=scheme, bits=bits)
+    decoded = decode_with_coremltools(info)
+    assert len(decoded) == 2
+    for value, which in zip(decoded, ("key", "value"), strict=True):
+        np.testing.assert_array_equal(value.astype(np.float16).astype(np.float32), info.weights[which][0])
+
+
+def decode_with_coremltools(info: samples.SampleInfo) -> list[np.ndarray]:
+    """coremltools' own decompression of every constexpr operation in the package."""
+    from coremltools.converters.mil.frontend.milproto.load import load
+
+    with quiet():
+        weights = str(info.path / "Data/com.apple.CoreML/weights")
+        spec = spec_of(info)
+        program = load(spec, spec.specificationVersion, weights)
+    found = [op for op in program.functions["main"].operations if op.op_type.startswith("constexpr_")]
+    return [op.materialized_val_inference() for op in found]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scheme": "zip"}, "'zip' is not one of palette"),
+        ({"bits": 3}, "has (1, 2, 4, 6, 8) bits, not 3"),
+        ({"scheme": "int4"}, "int4 weights need target macOS15"),
+        ({"width": 12}, "width 12 must be a multiple of 8"),
+    ],
+)
+def test_compressed_refusals(tmp_path: Path, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        samples.write("compressed", tmp_path / "m.mlpackage", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"heads": 3, "kv_heads": 2}, "heads 3 must be a multiple of kv_heads 2"),
+        ({"head_dim": 7}, "head_dim 7 must be even"),
+        ({"tokens": 300}, "tokens 300 must be between 1 and capacity 256"),
+    ],
+)
+def test_prefill_refusals(tmp_path: Path, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        samples.write("prefill", tmp_path / "m.mlpackage", **options)
+
+
+@pytest.mark.parametrize("kind", sorted(set(samples.KINDS) - {"turbo", "distil", "badtail", "whisper"}))
+def test_writers_are_silent(tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str) -> None:
+    samples.write(kind, tmp_path / "m.mlpackage")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_seed_decides_the_contents(tmp_path: Path) -> None:

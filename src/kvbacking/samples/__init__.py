@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kvbacking.samples.info import InputSpec, SampleInfo
-from kvbacking.samples.toolkit import SamplesUnavailableError, tools
+from kvbacking.samples.toolkit import SamplesUnavailableError, quiet, tools
 
 __all__ = ["KINDS", "InputSpec", "SampleInfo", "SamplesUnavailableError", "options_of", "write"]
 
@@ -29,6 +29,13 @@ KINDS: dict[str, str] = {
     "distil": "projection",
     "badtail": "projection",
     "fp32io": "projection",
+    "prefill": "prefill",
+    "stateful": "stateful",
+    "multifunction": "variants",
+    "flexible": "variants",
+    "integers": "variants",
+    "int8out": "variants",
+    "compressed": "compressed",
 }
 
 
@@ -60,5 +67,6 @@ def write(kind: str, path: str | Path, seed: int = 0, **options: Any) -> SampleI
         raise ValueError(f"{target.name!r} must end in .mlpackage")
     tools()
     target.parent.mkdir(parents=True, exist_ok=True)
-    info: SampleInfo = writer(target, np.random.default_rng(seed), **options)
+    with quiet():
+        info: SampleInfo = writer(target, np.random.default_rng(seed), **options)
     return info

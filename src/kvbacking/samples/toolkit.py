@@ -1,7 +1,8 @@
 """coremltools behind one door: imported on first use, silenced, and turned into `save(program)`.
 
 Nothing here runs at import. coremltools logs and draws progress bars while it is imported and while it converts; both
-happen inside `quiet()`, so that a caller who prints one JSON document on stdout prints nothing else.
+happen inside `quiet()`, which `kvbacking.samples.write` holds around a whole writer, so that a caller who prints one
+JSON document on stdout prints nothing else.
 """
 
 from __future__ import annotations
@@ -67,30 +68,23 @@ def convert(
     target: str,
     outputs: Sequence[Any] | None = None,
     inputs: Sequence[Any] | None = None,
-    states: Sequence[Any] | None = None,
     compute: str = "fp16",
-    skip_passes: Sequence[str] = (),
 ) -> Any:
-    """A coremltools model of the program, not loaded (loading needs macOS)."""
+    """A coremltools model of the program, not loaded (loading needs macOS). Called inside `quiet()`."""
     ct = tools().ct
-    pipeline = ct.PassPipeline.DEFAULT
-    if skip_passes:
-        pipeline.remove_passes(set(skip_passes))
-    with quiet():
-        return ct.convert(
-            program,
-            convert_to="mlprogram",
-            minimum_deployment_target=target_of(target),
-            compute_precision={"fp16": ct.precision.FLOAT16, "fp32": ct.precision.FLOAT32}[compute],
-            inputs=inputs,
-            outputs=outputs,
-            states=states,
-            pass_pipeline=pipeline,
-            skip_model_load=True,
-        )
+    if compute not in ("fp16", "fp32"):
+        raise ValueError(f"compute {compute!r} is not one of fp16, fp32")
+    return ct.convert(
+        program,
+        convert_to="mlprogram",
+        minimum_deployment_target=target_of(target),
+        compute_precision={"fp16": ct.precision.FLOAT16, "fp32": ct.precision.FLOAT32}[compute],
+        inputs=inputs,
+        outputs=outputs,
+        skip_model_load=True,
+    )
 
 
 def save(model: Any, path: Path) -> None:
-    """Writes the package; an existing package at `path` is replaced."""
-    with quiet():
-        model.save(str(path))
+    """Writes the package; an existing package at `path` is replaced. Called inside `quiet()`."""
+    model.save(str(path))
