@@ -41,7 +41,7 @@ class Allocation {
   static void fail_nth_create(std::uint64_t n) noexcept;
 
  private:
-  Allocation() = default;
+  Allocation() noexcept;
   std::byte* base_ = nullptr;
   std::byte* payload_ = nullptr;
   std::size_t byte_count_ = 0;

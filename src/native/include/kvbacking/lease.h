@@ -5,9 +5,11 @@
 // last copy dies, before the slot becomes free.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace kvbacking {
@@ -17,9 +19,10 @@ class SlotTable;
 class Lease {
  public:
   Lease() = default;  // holds nothing
+  static constexpr std::size_t kNoSlot = static_cast<std::size_t>(-1);
   explicit operator bool() const noexcept { return state_ != nullptr; }
-  std::size_t slot() const noexcept;              // index in its table
-  void attach(std::shared_ptr<void> kept_alive);  // freed before the slot is
+  std::size_t slot() const noexcept;              // index in its table; kNoSlot when it holds nothing
+  void attach(std::shared_ptr<void> kept_alive);  // let go of before the slot is; not while another thread attaches
   struct State;
 
  private:
@@ -39,6 +42,7 @@ class SlotTable {
   static std::int64_t live_lease_count() noexcept;
 
  private:
+  friend class Lease;
   struct Slots;  // shared with the leases: outlives the table if they do
   std::shared_ptr<Slots> slots_;
 };
