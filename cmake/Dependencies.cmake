@@ -14,7 +14,9 @@ endfunction()
 kvb_header_library(hwy hwy/highway.h)
 kvb_header_library(xxhash xxhash.h)
 target_compile_definitions(kvb_xxhash INTERFACE XXH_INLINE_ALL=1)
-if(NOT APPLE AND NOT CMAKE_SYSTEM_NAME STREQUAL "Darwin")
-  find_library(KVB_HWY_LIBRARY hwy REQUIRED)   # run-time dispatch needs the library
+if(CMAKE_SYSTEM_NAME STREQUAL "Darwin")
+  target_compile_definitions(kvb_hwy INTERFACE HWY_COMPILE_ONLY_STATIC=1)  # one target (NEON): header-only
+else()
+  find_library(KVB_HWY_LIBRARY hwy REQUIRED)  # run-time dispatch needs the library
   target_link_libraries(kvb_hwy INTERFACE ${KVB_HWY_LIBRARY})
 endif()
