@@ -7,6 +7,7 @@ check_macho.py MODULE --sdk SDK    prints every failed check; exit 1 when there 
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import pathlib
 import re
@@ -54,6 +55,7 @@ def undefined(module: pathlib.Path) -> Iterator[tuple[str, str | None, bool]]:
         yield match.group(2), match.group(3), match.group(1) is not None
 
 
+@functools.cache
 def public_names(sdk: pathlib.Path) -> set[str]:
     """Every identifier in the C headers of the SDK (not in libc++, which has its own mangled names)."""
     names: set[str] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import pathlib
 import subprocess
@@ -56,6 +57,7 @@ def _add_methods(found: Declarations, node: dict[str, Any]) -> None:
             found.methods[owner, member["name"]] = Method(result=member["returnType"]["qualType"], arguments=arguments)
 
 
+@functools.cache
 def read(sdk: pathlib.Path) -> Declarations:
     """Everything that the SDK of make_minisdk.py declares. Raises CalledProcessError when a header does not compile."""
     target = ["--target=arm64-apple-macos14.0", f"--sysroot={sdk}"]
