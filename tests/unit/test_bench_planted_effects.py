@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from planted import PlantedArm, TellingProbe, analysed, arms, bimodal, realistic, run, words
 
 from kvbacking.measure.host import HostGate, HostState
-from planted import PlantedArm, TellingProbe, analysed, arms, bimodal, realistic, run, words
 
 
 @pytest.mark.parametrize("seed", range(10))

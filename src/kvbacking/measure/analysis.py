@@ -43,7 +43,7 @@ def analyse(
     bootstrap_seed: int,
     resamples: int = RESAMPLES,
 ) -> Analysis:
-    """Pairs arms with the control per round. `scored` arms get decisions for the stage and, when measured, end to end."""
+    """Pairs arms with the control per round; decides on `scored` arms for the stage and, if measured, end to end."""
     grouped: dict[str, dict[int, Record]] = {name: {} for name in (control, duplicate, *scored)}
     for record in run.records:
         grouped[record.arm][record.round] = record
@@ -59,7 +59,8 @@ def analyse(
     objections = [f"the host was not quiet: {reason}" for reason in host_reasons]
     if run.interrupted:
         objections.append(
-            f"stopped by hand after {run.rounds_done} of {run.rounds_planned} rounds: when to stop may depend on what was seen"
+            f"stopped by hand after {run.rounds_done} of {run.rounds_planned} rounds: "
+            "when to stop may depend on what was seen"
         )
     if arms[control].status != "valid":
         objections.extend(f"the control is not valid: {reason}" for reason in arms[control].reasons)

@@ -73,7 +73,7 @@ class HostGate:
             if state.frequency_ratio < self._highest_frequency * (1.0 - self.limits.frequency_drop):
                 self._object(
                     "frequency",
-                    f"CPU frequency fell from {self._highest_frequency:.0%} to {state.frequency_ratio:.0%} of its maximum",
+                    f"CPU frequency fell from {self._highest_frequency:.0%} to {state.frequency_ratio:.0%} of its top",
                 )
         self._power(state, "during")
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
 from kvbacking.measure.analysis import Analysis, analyse
 from kvbacking.measure.clock import VirtualClock
 from kvbacking.measure.host import HostGate, HostState
+from kvbacking.measure.report import Report, Subject, build_report
 from kvbacking.measure.runner import Measurement, measure
 from kvbacking.measure.sample import COPY, PREDICTION, STAGE, VERIFICATION, PathName, Sample
 
@@ -117,3 +120,104 @@ def analysed(measurement: Measurement, *, gate: HostGate | None = None, resample
 
 def words(analysis: Analysis) -> dict[str, str]:
     return {decision.arm: decision.word for decision in analysis.decisions}
+
+
+RUNTIME = {
+    "kind": "simulator",
+    "runtime_version": "0.1.0",
+    "os": "Linux",
+    "os_build": "6.1",
+    "chip": "x86_64",
+    "page_size": 4096,
+}
+FINGERPRINT = "sha256:" + "5e" * 32
+
+
+def evidence(mechanism: str, *, accepted: bool = True) -> list[dict[str, Any]]:
+    backed = mechanism != "framework"
+    return [
+        {
+            "name": name,
+            "mechanism": mechanism,
+            "proposed": backed,
+            "allowed": True if backed else None,
+            "accepted": accepted if backed else None,
+            "same_object": accepted if backed else None,
+            "same_storage": accepted if backed else None,
+            "in_range": True,
+            "shape": [4, 1500, 20, 64],
+            "strides": [1920000, 1280, 64, 1],
+            "dtype": "float16",
+            "layout_ok": True,
+            "direct_write": "unknown",
+            "bytes_copied": 0 if backed and accepted else 15360000,
+            "digest": "8c1f6f3a9d2b4e5f8c1f6f3a9d2b4e5f",
+            "finite": True,
+            "non_zero": True,
+            "min": -3.1,
+            "max": 3.4,
+            "tail_zero": True,
+            "canaries_intact": True if mechanism == "raw" else None,
+            "complete": True,
+            "fresh": None,
+            "distinct": True,
+        }
+        for name in ("cross_k", "cross_v")
+    ]
+
+
+def report(
+    planted: list[PlantedArm],
+    *,
+    rounds: int = 120,
+    seed: int = 1,
+    gate: HostGate | None = None,
+    gates: dict[str, dict[str, bool]] | None = None,
+    **subject: Any,
+) -> Report:
+    """A whole report of planted arms, as a bench would write it."""
+    gate = gate or HostGate(TellingProbe())
+    level = iter(range(10**6))
+    measurement = measure(
+        planted,
+        control="framework",
+        rounds=rounds,
+        seed=seed,
+        clock=planted[0].clock,
+        gate=gate,
+        warmup=2,
+        memory=lambda: {"footprint_byte_count": 380_000_000 + 4096 * (next(level) % 7), "live_allocations": 8},
+    )
+    described: dict[str, Any] = {
+        "runtime": RUNTIME,
+        "model": {
+            "name": "whisper_turbo_kv.mlpackage",
+            "fingerprint": FINGERPRINT,
+            "function": None,
+            "compute_units": "all",
+        },
+        "contract": {"outputs": ["cross_k", "cross_v"], "live": 1500, "axis": 1, "tail": "zero"},
+        "inputs": {"digest": "xxh3:0123", "source": "seeded random", "seed": 0},
+        "verify": "scan",
+        "fresh": False,
+        "kvbacking_version": "0.1.0",
+    }
+    described.update(subject)
+    names = ("framework", "framework again", "raw", "surface")
+    mechanisms = dict(zip(names, ("framework", "framework", "raw", "surface"), strict=True))
+    return build_report(
+        subject=Subject(**described),
+        run=measurement,
+        analysis=analysed(measurement, gate=gate),
+        gate=gate,
+        control="framework",
+        duplicate="framework again",
+        scored=("raw", "surface"),
+        bootstrap_seed=7,
+        resamples=2_000,
+        mechanisms=mechanisms,
+        evidence={name: evidence(mechanisms[name]) for name in names if name != "framework again"},
+        counters={name: {"predictions": measurement.rounds_done, "bytes_copied": 0} for name in names},
+        gates=gates,
+        created=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    )
