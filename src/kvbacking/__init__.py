@@ -1,0 +1,33 @@
+"""Proposes, proves and checks preallocated Core ML output memory, and shows it to Python without a copy."""
+
+from kvbacking._version import __version__
+from kvbacking.certificate import Certificate
+from kvbacking.contract import DISTIL, TURBO, KVContract, Tolerance
+from kvbacking.errors import (
+    AllocationError,
+    BackingIgnoredError,
+    BackingIgnoredWarning,
+    BackingInUseError,
+    CertificateError,
+    CheckFailure,
+    ContractError,
+    IntegrityError,
+    KVBackingError,
+    ModelError,
+    PredictionError,
+    UnsupportedPlatformError,
+)
+from kvbacking.evidence import OutputEvidence
+from kvbacking.model import Model, State, TensorSpec
+from kvbacking.prove import Verdict, prove
+from kvbacking.runtime import RuntimeInfo, runtime_info
+from kvbacking.scan import ScanResult, scan
+from kvbacking.session import Prediction, Session, SessionStats
+
+__all__ = [
+    "DISTIL", "TURBO", "AllocationError", "BackingIgnoredError", "BackingIgnoredWarning", "BackingInUseError",
+    "Certificate", "CertificateError", "CheckFailure", "ContractError", "IntegrityError", "KVBackingError",
+    "KVContract", "Model", "ModelError", "OutputEvidence", "Prediction", "PredictionError", "RuntimeInfo", "ScanResult",
+    "Session", "SessionStats", "State", "TensorSpec", "Tolerance", "UnsupportedPlatformError", "Verdict", "__version__",
+    "prove", "runtime_info", "scan",
+]  # fmt: skip

@@ -1,0 +1,244 @@
+"""A loaded Core ML model: what it takes and gives, its fingerprint, the plain prediction without backings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from kvbacking import _cache, _native
+from kvbacking._arrays import AnyArray, as_array, element_strided, prepare_inputs
+from kvbacking.errors import ModelError
+
+ComputeUnits = Literal["all", "cpu_only", "cpu_and_gpu", "cpu_and_ne"]
+_SUFFIXES = (".mlpackage", ".mlmodelc", ".mlmodel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSpec:
+    """One input, output or state. `dtype` is NumPy's name, or None where the framework's type is not one of ours;
+    `shape` is empty for an output without a fixed shape; an upper bound of -1 in `ranges` is none."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str | None
+    flexible: bool = False
+    optional: bool = False
+    kind: str = "multi_array"
+    enumerated_shapes: tuple[tuple[int, ...], ...] = ()
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def backable(self) -> bool:
+        """Whether memory can be preallocated for it: an array of a fixed shape and known dtype."""
+        return self.kind == "multi_array" and self.dtype is not None and bool(self.shape) and not self.flexible
+
+    def accepts_shape(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array of this shape may be given."""
+        if shape == self.shape:
+            return True
+        if not self.flexible:
+            return False
+        if self.enumerated_shapes:
+            return shape in self.enumerated_shapes
+        if len(shape) != len(self.ranges):
+            return not self.ranges and not self.shape
+        return all(n >= low and (high < 0 or n <= high) for n, (low, high) in zip(shape, self.ranges, strict=True))
+
+    def describe_shape(self) -> str:
+        """The shape or shapes, as text."""
+        if self.enumerated_shapes:
+            return " or ".join(str(list(s)) for s in self.enumerated_shapes)
+        if self.flexible and self.ranges:
+            return "[" + ", ".join(f"{a}" if a == b else f"{a}..{'' if b < 0 else b}" for a, b in self.ranges) + "]"
+        return str(list(self.shape)) if self.shape or not self.flexible else "any shape"
+
+    def describe(self) -> str:
+        """One line, as text."""
+        if self.kind not in ("multi_array", "state"):
+            return self.kind
+        return f"{self.dtype or 'unknown'}{self.describe_shape()}{' flexible' if self.flexible else ''}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON document."""
+        return asdict(self)
+
+    @classmethod
+    def _from_native(cls, native: _native.TensorSpec) -> TensorSpec:
+        return cls(
+            name=native.name,
+            shape=tuple(native.shape),
+            dtype=native.dtype,
+            flexible=native.flexible,
+            optional=native.optional,
+            kind=native.kind,
+            enumerated_shapes=tuple(tuple(s) for s in native.enumerated_shapes),
+            ranges=tuple((a, b) for a, b in native.ranges),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedOperation:
+    """Where Core ML expects to run one operation: an expectation, no measurement and no evidence about backings."""
+
+    function: str
+    op: str
+    outputs: tuple[str, ...]
+    preferred_device: str
+    supported_devices: tuple[str, ...]
+    cost: float | None
+
+
+class State:
+    """The buffers of a stateful model. One call at a time: use while a prediction runs raises BackingInUseError."""
+
+    __slots__ = ("_native",)
+
+    def __init__(self, native: _native.State) -> None:
+        self._native = native
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the states, sorted."""
+        return tuple(self._native.names())
+
+    def read(self, name: str) -> np.ndarray:
+        """A copy of one buffer. Raises ValueError for an unknown name."""
+        return self._native.read(name)
+
+    def write(self, name: str, array: AnyArray) -> None:
+        """Copies `array` (the state's shape; its dtype, or fp16/fp32) into one buffer. Raises ValueError."""
+        self._native.write(name, element_strided(as_array(array)))
+
+    def zero(self) -> None:
+        """Zeroes every buffer."""
+        self._native.zero()
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Copies of every buffer."""
+        return self._native.snapshot()
+
+    def restore(self, snapshot: Mapping[str, AnyArray]) -> None:
+        """Copies a snapshot back."""
+        self._native.restore({name: element_strided(as_array(array)) for name, array in snapshot.items()})
+
+
+class Model:
+    """A loaded model. Sessions and predictions keep it alive; calls on one Model wait for each other."""
+
+    __slots__ = (
+        "_native",
+        "cache_dir",
+        "compute_units",
+        "fingerprint",
+        "function",
+        "inputs",
+        "outputs",
+        "path",
+        "states",
+    )
+
+    path: Path
+    cache_dir: Path
+    compute_units: ComputeUnits
+    function: str | None
+    fingerprint: str
+    inputs: Mapping[str, TensorSpec]
+    outputs: Mapping[str, TensorSpec]
+    states: Mapping[str, TensorSpec]
+    _native: _native.Model
+
+    def __init__(self) -> None:
+        raise TypeError("use Model.load(path)")
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        compute_units: ComputeUnits = "all",
+        function: str | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+    ) -> Model:
+        """Loads a .mlpackage or .mlmodel (compiled once, into the cache) or a .mlmodelc.
+
+        `function` chooses one of a multi-function package; `cache_dir` overrides KVBACKING_CACHE_DIR. Raises ModelError
+        with the framework's own text, UnsupportedPlatformError.
+        """
+        if compute_units not in get_args(ComputeUnits):
+            raise ValueError(f"compute_units must be one of {get_args(ComputeUnits)}, got {compute_units!r}")
+        if function is not None and not isinstance(function, str):
+            raise TypeError(f"function must be a name or None, got {type(function).__name__}")
+        package = Path(path)
+        if package.suffix not in _SUFFIXES:
+            raise ModelError(f"[Model.load] {package.name!r} is not one of {', '.join(_SUFFIXES)}")
+        if not package.exists():
+            raise ModelError(f"[Model.load] {package} does not exist")
+        cache = _cache.cache_directory(cache_dir)
+        fingerprint = _cache.fingerprint(package, cache)
+        host = _native.host_info()
+        compiled = package.suffix == ".mlmodelc"
+        key = "" if compiled else _cache.compiled_key(fingerprint, host.kind, host.runtime_version, host.os_build)
+        native = _native.Model.load(
+            str(package),
+            compute_units=getattr(_native.ComputeUnits, compute_units),
+            function=function,
+            cache_dir="" if compiled else str(cache / "compiled"),
+            cache_key=key,
+        )
+        if not compiled:
+            _cache.touch_and_prune(cache / "compiled" / f"{key}.mlmodelc")
+        self = object.__new__(cls)
+        self._native = native
+        self.path = package
+        self.cache_dir = cache
+        self.compute_units = compute_units
+        self.function = function
+        self.fingerprint = fingerprint
+        self.inputs = _specs(native.inputs)
+        self.outputs = _specs(native.outputs)
+        self.states = _specs(native.states)
+        return self
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Functions of a multi-function package; empty where the system cannot list them or there is one."""
+        return tuple(self._native.functions())
+
+    def predict(
+        self, inputs: Mapping[str, AnyArray], *, cast: bool = False, state: State | None = None
+    ) -> dict[str, np.ndarray]:
+        """The plain control path: every output copied into memory of its own, dense. `cast=True` converts the dtype of
+        inputs. Raises ContractError naming every input that is wrong, PredictionError."""
+        prepared = prepare_inputs(self.inputs, inputs, cast)
+        return self._native.predict(prepared, None if state is None else state._native)
+
+    def new_state(self) -> State:
+        """New buffers, all zero. Raises UnsupportedPlatformError before macOS 15."""
+        return State(_native.State.create(self._native))
+
+    def compute_plan(self, *, timeout_s: float = 120.0) -> tuple[PlannedOperation, ...]:
+        """Where Core ML expects to run each operation. Raises UnsupportedPlatformError (macOS 14.4), ModelError."""
+        return tuple(
+            PlannedOperation(
+                function=op.function,
+                op=op.op,
+                outputs=tuple(op.outputs),
+                preferred_device=op.preferred_device,
+                supported_devices=tuple(op.supported_devices),
+                cost=op.cost,
+            )
+            for op in _native.compute_plan(self._native, timeout_s)
+        )
+
+    def __repr__(self) -> str:
+        return f"Model({self.path.name!r}, compute_units={self.compute_units!r}, {self.fingerprint[:19]}...)"
+
+
+def _specs(native: list[_native.TensorSpec]) -> Mapping[str, TensorSpec]:
+    return MappingProxyType({spec.name: TensorSpec._from_native(spec) for spec in native})

@@ -1,0 +1,317 @@
+"""Propose, predict, prove, fall back: sets of backings over one model and one contract."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from types import MappingProxyType, TracebackType
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+
+from kvbacking import _native
+from kvbacking._arrays import AnyArray, prepare_inputs
+from kvbacking.certificate import Certificate
+from kvbacking.contract import KVContract
+from kvbacking.errors import BackingIgnoredWarning
+from kvbacking.evidence import OutputEvidence
+from kvbacking.model import Model, State
+
+Mechanism = Literal["auto", "framework", "raw", "surface", "pool"]
+Reuse = Literal["same", "rewrap", "new"]
+Verify = Literal["off", "layout", "scan", "full"]
+OnIgnored = Literal["copy", "raise"]
+Path = Literal["backing", "copy", "framework"]
+
+DISABLE_VARIABLE = "KVBACKING_DISABLE_BACKINGS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStats:
+    """Counters since the session was made; bytes are bytes. `degraded_reason` says why the session runs the control
+    although a mechanism was asked for (empty while it does not)."""
+
+    predictions: int
+    proposed: int
+    accepted: int
+    ignored: int
+    copied: int
+    failed: int
+    bytes_copied: int
+    input_bytes_copied: int
+    input_buffers_created: int
+    sets_created: int
+    quarantined: int
+    backing_in_use: int
+    degraded_reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON document."""
+        return asdict(self)
+
+
+_STATS_FIELDS = tuple(f.name for f in fields(SessionStats))
+
+
+class Prediction(Mapping[str, np.ndarray]):
+    """The outputs of one prediction by name. It keeps its set busy until release() or its end; so does every view."""
+
+    __slots__ = ("__weakref__", "_axis", "_backed", "_evidence", "_names", "_native")
+
+    def __init__(self, native: _native.Prediction, contract: KVContract) -> None:
+        self._native = native
+        self._names = contract.outputs + contract.unbacked
+        self._backed = contract.outputs
+        self._axis = contract.axis
+        self._evidence: Mapping[str, OutputEvidence] | None = None
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """A read-only view of the output. Never copies. Raises KeyError, and BackingInUseError after release()."""
+        if name not in self._names:
+            raise KeyError(name)
+        return self._native.view(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def live(self, name: str) -> np.ndarray:
+        """A read-only view of the live rows only. Never copies. Raises KeyError for an output that is not backed."""
+        if name not in self._backed:
+            raise KeyError(name)
+        view = self[name]
+        return view[(slice(None),) * self._axis + (slice(0, self._native.live),)]
+
+    @property
+    def path(self) -> Path:
+        """`backing`: proposed and accepted; `copy`: proposed, ignored, copied; `framework`: the control."""
+        return self._native.path
+
+    @property
+    def evidence(self) -> Mapping[str, OutputEvidence]:
+        """What is known about each output."""
+        if self._evidence is None:
+            records = self._native.evidence()
+            self._evidence = MappingProxyType({r.name: OutputEvidence._from_native(r) for r in records})
+        return self._evidence
+
+    @property
+    def live_count(self) -> int:
+        """Live elements along the contract's axis in this prediction."""
+        return self._native.live
+
+    @property
+    def predict_ns(self) -> int:
+        """Nanoseconds of the framework's call alone."""
+        return self._native.predict_ns
+
+    @property
+    def verify_ns(self) -> int:
+        """Nanoseconds of the checks."""
+        return self._native.verify_ns
+
+    @property
+    def copy_ns(self) -> int:
+        """Nanoseconds of the checked copy (0 on the backing path without unbacked outputs)."""
+        return self._native.copy_ns
+
+    def release(self) -> None:
+        """Lets go of the set. Views made before stay valid and keep it busy; later access raises. Idempotent."""
+        self._native.release()
+
+    @property
+    def released(self) -> bool:
+        """Whether release() was called."""
+        return self._native.released
+
+    def __repr__(self) -> str:
+        return f"Prediction({', '.join(self._names)}; path={self.path!r})"
+
+
+class Session:
+    """Owns `depth` sets of backings for one model and one contract.
+
+    A set is busy while a prediction runs into it, or its Prediction, or any view made from it, lives; with no free set
+    predict() raises BackingInUseError at once. `reuse` concerns surfaces (None: what the certificate says, else "new").
+    Raises ContractError naming every mismatch, AllocationError, CertificateError for a certificate that was changed.
+    """
+
+    __slots__ = (
+        "__weakref__", "_native", "_reason", "_warned", "contract", "depth", "mechanism", "model", "on_ignored",
+        "reuse", "verify",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        model: Model,
+        contract: KVContract,
+        *,
+        mechanism: Mechanism = "auto",
+        depth: int = 2,
+        on_ignored: OnIgnored = "copy",
+        verify: Verify = "scan",
+        reuse: Reuse | None = None,
+        certificate: Certificate | str | os.PathLike[str] | None = None,
+    ) -> None:
+        _check_choice("mechanism", mechanism, Mechanism)
+        if certificate is not None and not isinstance(certificate, Certificate):
+            certificate = Certificate.load(certificate)
+        self._open(model, contract, mechanism, depth, on_ignored, verify, reuse, certificate, ())
+
+    @classmethod
+    def over_external_memory(
+        cls,
+        model: Model,
+        contract: KVContract,
+        sets: Sequence[Mapping[str, AnyArray]],
+        *,
+        on_ignored: OnIgnored = "copy",
+        verify: Verify = "scan",
+    ) -> Session:
+        """A session whose backings are memory somebody else owns: one mapping from output name to a writable array per
+        set. The owners are kept until the last wrapper, view and the session are gone."""
+        self = object.__new__(cls)
+        self._open(model, contract, "external", len(sets), on_ignored, verify, None, None, sets)
+        return self
+
+    def _open(
+        self,
+        model: Model,
+        contract: KVContract,
+        mechanism: str,
+        depth: int,
+        on_ignored: OnIgnored,
+        verify: Verify,
+        reuse: Reuse | None,
+        certificate: Certificate | None,
+        external: Sequence[Mapping[str, AnyArray]],
+    ) -> None:
+        if not isinstance(model, Model):
+            raise TypeError(f"model must be a kvbacking.Model, got {type(model).__name__}")
+        if not isinstance(contract, KVContract):
+            raise TypeError(f"contract must be a kvbacking.KVContract, got {type(contract).__name__}")
+        if isinstance(depth, bool) or not isinstance(depth, int):
+            raise TypeError(f"depth must be an integer, got {type(depth).__name__}")
+        if not 1 <= depth <= 64:
+            raise ValueError(f"depth must be 1 to 64, got {depth}")
+        _check_choice("on_ignored", on_ignored, OnIgnored)
+        _check_choice("verify", verify, Verify)
+        if reuse is not None:
+            _check_choice("reuse", reuse, Reuse)
+        mechanism, reuse, self._reason = _resolve(model, contract, mechanism, reuse, certificate)
+        self.model = model
+        self.contract = contract
+        self.mechanism = mechanism
+        self.depth = depth
+        self.on_ignored = on_ignored
+        self.verify = verify
+        self.reuse = reuse
+        self._warned = False
+        self._native = _native.Session.create(
+            model._native,
+            contract._to_native(model),
+            mechanism=getattr(_native.Mechanism, mechanism),
+            depth=depth,
+            on_ignored=getattr(_native.OnIgnored, "raise" if on_ignored == "raise" else "copy"),
+            verify=getattr(_native.Verify, verify),
+            reuse=getattr(_native.Reuse, reuse),
+            external=[list(entry.items()) for entry in external] if mechanism == "external" else [],
+        )
+
+    def predict(
+        self, inputs: Mapping[str, AnyArray], *, live: int | None = None, cast: bool = False, state: State | None = None
+    ) -> Prediction:
+        """One prediction into a free set, checked as `verify` says. Copies the inputs, never the accepted outputs.
+
+        `live` overrides the contract's live length for this call. Raises ContractError naming every input that is
+        wrong, BackingInUseError, PredictionError, BackingIgnoredError, IntegrityError.
+        """
+        return self._predict(inputs, live, cast, state, None)
+
+    def _predict(
+        self,
+        inputs: Mapping[str, AnyArray],
+        live: int | None,
+        cast: bool,
+        state: State | None,
+        fill_byte: int | None,
+    ) -> Prediction:
+        if live is not None and (isinstance(live, bool) or not isinstance(live, int)):
+            raise TypeError(f"live must be an integer or None, got {type(live).__name__}")
+        prepared = prepare_inputs(self.model.inputs, inputs, cast)
+        native = self._native.predict(
+            prepared, live=live, fill_byte=fill_byte, state=None if state is None else state._native
+        )
+        prediction = Prediction(native, self.contract)
+        if not self._warned and native.path == "copy":
+            self._warned = True
+            names = [n for n, e in prediction.evidence.items() if e.proposed and not e.accepted]
+            warnings.warn(
+                f"[Session.predict] the framework ignored the {self.mechanism} backing of {', '.join(names)}; its "
+                "bytes were copied instead (said once per session; session.stats counts)",
+                BackingIgnoredWarning,
+                stacklevel=3,
+            )
+        return prediction
+
+    @property
+    def stats(self) -> SessionStats:
+        """Counters so far."""
+        native = self._native.stats()
+        stats = SessionStats(**{name: getattr(native, name) for name in _STATS_FIELDS})
+        if self._reason and not stats.degraded_reason:
+            stats = replace(stats, degraded_reason=self._reason)
+        return stats
+
+    def close(self) -> None:
+        """Idempotent, and safe with live predictions and views: they stay valid. Later predictions raise."""
+        self._native.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() was called."""
+        return self._native.closed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return f"Session({self.model.path.name!r}, mechanism={self.mechanism!r}, depth={self.depth}, {state})"
+
+
+def _check_choice(name: str, value: object, choices: Any) -> None:
+    if value not in get_args(choices):
+        raise ValueError(f"{name} must be one of {get_args(choices)}, got {value!r}")
+
+
+def _resolve(
+    model: Model, contract: KVContract, mechanism: str, reuse: Reuse | None, certificate: Certificate | None
+) -> tuple[str, Reuse, str]:
+    """(mechanism, reuse mode, why the control is used although something else was asked for)."""
+    wanted = mechanism
+    if os.environ.get(DISABLE_VARIABLE) == "1":
+        return "framework", "new", f"{DISABLE_VARIABLE}=1" if wanted != "framework" else ""
+    if wanted == "framework":
+        return "framework", "new", ""
+    if certificate is None:
+        if wanted == "auto":
+            return "framework", "new", "mechanism auto without a certificate"
+        return wanted, reuse or "new", ""
+    differing = certificate.differences(model, contract)
+    if wanted not in ("auto", certificate.mechanism):
+        differing = (*differing, "mechanism")
+    if differing:
+        return "framework", "new", f"the certificate does not match: {', '.join(differing)}"
+    if wanted == "auto" and certificate.grade != "promoted":
+        return "framework", "new", f"the certificate is {certificate.grade}, auto follows only promoted ones"
+    return certificate.mechanism, reuse or certificate.reuse, ""

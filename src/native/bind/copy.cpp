@@ -1,0 +1,27 @@
+#include "kvbacking/copy.h"
+
+#include <nanobind/nanobind.h>
+
+#include "bind/arrays.h"
+#include "bind/bind.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace kvbacking::bind {
+
+void init_copy(nb::module_& m) {
+  m.def(
+      "copy_elements",
+      [](const ReadOnlyArray& source, const WritableArray& destination) {
+        const Layout source_layout = layout_of(source);
+        const Layout destination_layout = layout_of(destination);
+        const nb::gil_scoped_release release;
+        copy_elements(source.data(), source_layout, destination.data(), destination_layout);
+      },
+      "source"_a, "destination"_a,
+      "Copies every element; equal dtypes or fp16/fp32 either way; the two may overlap. Raises ValueError on different "
+      "shapes, another pair of dtypes or a destination that overlaps itself.");
+}
+
+}  // namespace kvbacking::bind
