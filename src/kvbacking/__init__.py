@@ -19,15 +19,16 @@ from kvbacking.errors import (
 )
 from kvbacking.evidence import OutputEvidence
 from kvbacking.model import Model, State, TensorSpec
-from kvbacking.prove import Verdict, prove
+from kvbacking.prove import certify, prove
 from kvbacking.runtime import RuntimeInfo, runtime_info
 from kvbacking.scan import ScanResult, scan
 from kvbacking.session import Prediction, Session, SessionStats
+from kvbacking.verdict import Verdict
 
 __all__ = [
     "DISTIL", "TURBO", "AllocationError", "BackingIgnoredError", "BackingIgnoredWarning", "BackingInUseError",
     "Certificate", "CertificateError", "CheckFailure", "ContractError", "IntegrityError", "KVBackingError",
     "KVContract", "Model", "ModelError", "OutputEvidence", "Prediction", "PredictionError", "RuntimeInfo", "ScanResult",
     "Session", "SessionStats", "State", "TensorSpec", "Tolerance", "UnsupportedPlatformError", "Verdict", "__version__",
-    "prove", "runtime_info", "scan",
+    "certify", "prove", "runtime_info", "scan",
 ]  # fmt: skip

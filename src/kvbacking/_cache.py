@@ -66,7 +66,7 @@ def _hash_bytes(files: list[tuple[str, Path, os.stat_result]]) -> str:
 
 
 def fingerprint(package: Path, cache: Path | None) -> str:
-    """ "sha256:..." over sorted relative paths and bytes. Remembered in `cache` under the files' identity, size and
+    """`sha256:...` over sorted relative paths and bytes. Remembered in `cache` under the files' identity, size and
     change times, so that an unchanged package is read once; None reads it always."""
     try:
         files = list(_files(package))

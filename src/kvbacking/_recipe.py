@@ -93,7 +93,7 @@ class Recipe:
         self.request = request
         self.mechanism = cast(SessionMechanism, request.mechanism)
         self.contract = KVContract.from_dict(request.contract)
-        self.inputs = {"first": _load(request.first), "second": _load(request.second)}
+        self.inputs = {"first": load_arrays(request.first), "second": load_arrays(request.second)}
         self._events = events
         self.failures: list[CheckFailure] = []
         self.open_checks: list[str] = []
@@ -400,9 +400,16 @@ class Recipe:
             time.sleep(0.05)
 
 
-def _load(path: str) -> dict[str, np.ndarray]:
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """An archive whose entries are numbered: an input may have any name, also one of savez's own arguments."""
+    np.savez(path, np.array(list(arrays), dtype=str), *arrays.values())
+
+
+def load_arrays(path: str | Path) -> dict[str, np.ndarray]:
+    """What save_arrays wrote."""
     with np.load(path) as archive:
-        return {name: archive[name] for name in archive.files}
+        names = archive["arr_0"].tolist()
+        return {name: archive[f"arr_{index + 1}"] for index, name in enumerate(names)}
 
 
 def _as_failures(error: KVBackingError) -> tuple[CheckFailure, ...]:

@@ -52,7 +52,7 @@ def current_key(model: Model, contract: KVContract) -> dict[str, Any]:
 
 
 def content_digest(document: Mapping[str, Any]) -> str:
-    """ "sha256:..." over the document without its own digest, keys sorted."""
+    """`sha256:...` over the document without its own digest, keys sorted."""
     content = {name: value for name, value in document.items() if name != "digest"}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

@@ -51,8 +51,8 @@ def prove(
     else:
         second = prepare_inputs(model.inputs, other_inputs, cast=False)
     with tempfile.TemporaryDirectory(prefix="kvbacking-prove-") as folder:
-        np.savez(Path(folder) / "first.npz", **first)
-        np.savez(Path(folder) / "second.npz", **second)
+        _recipe.save_arrays(Path(folder) / "first.npz", first)
+        _recipe.save_arrays(Path(folder) / "second.npz", second)
         verdicts = tuple(_prove_one(model, contract, name, repeats, timeout_s, Path(folder)) for name in mechanisms)
     return Verdict(
         outcome="proven" if any(v.outcome == "proven" for v in verdicts) else "rejected",

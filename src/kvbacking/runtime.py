@@ -36,7 +36,7 @@ class RuntimeInfo:
 
     @property
     def label(self) -> str:
-        """ "simulated" or "measured": how to call a number obtained here."""
+        """How to call a number obtained here: simulated or measured."""
         return "simulated" if self.kind == "simulator" else "measured"
 
     def to_dict(self) -> dict[str, Any]:

@@ -216,7 +216,7 @@ class Session:
             contract._to_native(model),
             mechanism=getattr(_native.Mechanism, mechanism),
             depth=depth,
-            on_ignored=getattr(_native.OnIgnored, "raise" if on_ignored == "raise" else "copy"),
+            on_ignored=_native.OnIgnored.error if on_ignored == "raise" else _native.OnIgnored.copy,
             verify=getattr(_native.Verify, verify),
             reuse=getattr(_native.Reuse, reuse),
             external=[list(entry.items()) for entry in external] if mechanism == "external" else [],

@@ -174,5 +174,5 @@ def standing_rules() -> tuple[AppliedRule, ...]:
 
 
 def names_of(failures: Sequence[CheckFailure]) -> str:
-    """ "cross_v tail_zero (expected ..., got ...)" for a rule's reason."""
+    """All of them on one line, for a rule's reason."""
     return "; ".join(f"{f.output} {f.check} (expected {f.expected}, got {f.actual})" for f in failures)

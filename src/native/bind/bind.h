@@ -7,6 +7,7 @@
 namespace kvbacking::bind {
 
 void init_errors(nanobind::module_& m);
+void init_checks(nanobind::module_& m);
 void init_layout(nanobind::module_& m);
 void init_allocation(nanobind::module_& m);
 void init_copy(nanobind::module_& m);

@@ -20,6 +20,7 @@ void init_copy(nb::module_& m) {
         copy_elements(source.data(), source_layout, destination.data(), destination_layout);
       },
       "source"_a, "destination"_a,
+      nb::sig("def copy_elements(source: numpy.ndarray, destination: numpy.ndarray) -> None"),
       "Copies every element; equal dtypes or fp16/fp32 either way; the two may overlap. Raises ValueError on different "
       "shapes, another pair of dtypes or a destination that overlaps itself.");
 }

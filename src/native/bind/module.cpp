@@ -6,6 +6,7 @@ namespace bind = kvbacking::bind;
 NB_MODULE(_native, m) {
   m.doc() = "Native core of kvbacking. Private: use the package's own names.";
   bind::init_errors(m);
+  bind::init_checks(m);
   bind::init_layout(m);
   bind::init_allocation(m);
   bind::init_copy(m);

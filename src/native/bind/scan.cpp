@@ -63,6 +63,10 @@ void init_scan(nb::module_& m) {
       },
       "array"_a, nb::kw_only(), "live"_a = nb::none(), "axis"_a = 0, "threads"_a = 1, "fill_pattern"_a = nb::none(),
       "reference"_a = nb::none(), "max_abs"_a = 0.0, "max_rel"_a = 0.0,
+      nb::sig(
+          "def scan(array: numpy.ndarray, *, live: int | None = None, axis: int = 0, threads: int = 1, fill_pattern: "
+          "int | None = None, reference: numpy.ndarray | None = None, max_abs: float = 0.0, max_rel: float = 0.0) -> "
+          "ScanResult"),
       "One pass over every logical byte of `array`. Never copies it; the GIL is released. Raises ValueError.");
 }
 

@@ -95,7 +95,7 @@ void init_enums(nb::module_& m) {
       .value("layout", Verify::kLayout)
       .value("scan", Verify::kScan)
       .value("full", Verify::kFull);
-  nb::enum_<OnIgnored>(m, "OnIgnored").value("copy", OnIgnored::kCopy).value("raise", OnIgnored::kRaise);
+  nb::enum_<OnIgnored>(m, "OnIgnored").value("copy", OnIgnored::kCopy).value("error", OnIgnored::kRaise);
 }
 
 }  // namespace
@@ -117,7 +117,9 @@ void init_session(nb::module_& m) {
       .def_ro("backing_in_use", &SessionStats::backing_in_use)
       .def_ro("degraded_reason", &SessionStats::degraded_reason);
   nb::class_<Prediction>(m, "Prediction")
-      .def_prop_ro("path", [](const Prediction& self) { return path_name(self.path()); })
+      .def_prop_ro(
+          "path", [](const Prediction& self) { return path_name(self.path()); },
+          nb::sig("def path(self) -> typing.Literal['backing', 'copy', 'framework']"))
       .def("names", &Prediction::names, "Backed outputs first, then the others, in the contract's order.")
       .def("evidence", nb::overload_cast<>(&Prediction::evidence, nb::const_), "One record per output.")
       .def_prop_ro("live", &Prediction::live)
@@ -133,11 +135,13 @@ void init_session(nb::module_& m) {
       .def_static("create", &create, "model"_a, "contract"_a, nb::kw_only(), "mechanism"_a, "depth"_a, "on_ignored"_a,
                   "verify"_a, "reuse"_a, "scan_threads"_a = 1, "external"_a = ExternalSets(),
                   "Refuses everything that can be refused before a prediction: ContractError, AllocationError.")
-      .def("predict", &predict, "inputs"_a, nb::kw_only(), "live"_a = nb::none(), "fill_byte"_a = nb::none(),
-           "state"_a = nb::none(),
-           nb::sig("def predict(self, inputs: dict[str, object], *, live: int | None = None, fill_byte: int | None = "
-                   "None, state: State | None = None) -> Prediction"),
-           "One prediction into the lowest free set. Copies the inputs; the GIL is released.")
+      .def(
+          "predict", &predict, "inputs"_a, nb::kw_only(), "live"_a = nb::none(), "fill_byte"_a = nb::none(),
+          "state"_a = nb::none(),
+          nb::sig(
+              "def predict(self, inputs: dict[str, numpy.ndarray], *, live: int | None = None, fill_byte: int | None = "
+              "None, state: State | None = None) -> Prediction"),
+          "One prediction into the lowest free set. Copies the inputs; the GIL is released.")
       .def("stats", &Session::stats, "Counters since the session was made.")
       .def("close", &Session::close, nb::call_guard<nb::gil_scoped_release>(),
            "Idempotent; predictions and views stay valid.")

@@ -71,10 +71,11 @@ void init_state(nb::module_& m) {
                   "New buffers, all zero. Raises UnsupportedPlatformError before macOS 15.")
       .def("names", &State::names, "Sorted names of the states.")
       .def("read", &read, "name"_a, nb::sig("def read(self, name: str) -> numpy.ndarray"), "A copy of one buffer.")
-      .def("write", &write, "name"_a, "array"_a, "Copies `array` (the state's shape; any strides) into one buffer.")
+      .def("write", &write, "name"_a, "array"_a, nb::sig("def write(self, name: str, array: numpy.ndarray) -> None"),
+           "Copies `array` (the state's shape; any strides) into one buffer.")
       .def("zero", &State::zero, nb::call_guard<nb::gil_scoped_release>(), "Zeroes every buffer.")
       .def("snapshot", &snapshot, nb::sig("def snapshot(self) -> dict[str, numpy.ndarray]"), "Copies of every buffer.")
-      .def("restore", &restore, "arrays"_a, nb::sig("def restore(self, arrays: dict[str, object]) -> None"),
+      .def("restore", &restore, "arrays"_a, nb::sig("def restore(self, arrays: dict[str, numpy.ndarray]) -> None"),
            "Copies a snapshot back.");
 }
 
