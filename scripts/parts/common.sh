@@ -21,4 +21,21 @@ install_python() {
   cp -R src/kvbacking/. "$2/kvbacking/"
 }
 
-clang_runtime() { clang-19 -print-file-name="libclang_rt.$1-$(uname -m).so"; }
+# One build with AddressSanitizer and UndefinedBehaviorSanitizer, for the parts asan and leaks.
+ASAN_BUILD=$PWD/build/parts/asan/cmake ASAN_SITE=$PWD/build/parts/asan/site
+build_asan() {
+  mkdir -p "${ASAN_BUILD%/*}"
+  configure_and_build "$ASAN_BUILD" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DKVB_SANITIZE=address,undefined
+  install_python "$ASAN_BUILD" "$ASAN_SITE"
+}
+
+# run_pytest SITE asan|tsan [PYTEST_ARGUMENT...]: the suite on an instrumented build, without its long runs and without tests/build,
+# which starts compilers that a sanitizer would only slow down
+run_pytest() {
+  local site=$1 sanitizer=$2 preload
+  shift 2
+  preload=$(clang-19 -print-file-name="libclang_rt.$sanitizer-$(uname -m).so")
+  [[ $sanitizer == asan ]] && preload+=" $(gcc -print-file-name=libstdc++.so.6)"
+  PYTHONPATH=$site PYTHONMALLOC=malloc LD_PRELOAD=$preload \
+    "$KVB_PYTHON" -m pytest -q -p no:cacheprovider -m "not soak and not slow" --ignore=tests/build "$@"
+}
