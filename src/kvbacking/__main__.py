@@ -1,0 +1,3 @@
+from kvbacking.cli import main
+
+main(prog_name="kvbacking")
