@@ -3,9 +3,9 @@
 
     lsan_gate.py LOG...    logs written with fast_unwind_on_malloc=0, so that their stacks are whole
 
-Suppressions by module would hide everything, because the interpreter is in every stack. A record counts when one of its frames is in our
-sources. One kind of frame excuses it: below libobjc.so the runtime sets up a class the first time it is messaged (+initialize, dispatch
-tables), which it never frees by design.
+Suppressions by module would hide everything, because the interpreter is in every stack. A record counts when one of its
+frames is in our sources. One kind of frame excuses it: below libobjc.so the runtime sets up a class the first time it
+is messaged (+initialize, dispatch tables), which it never frees by design.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ ML_STORAGE(MLFeatureValue)
 + (instancetype)featureValueWithPixelBuffer:(CVPixelBufferRef)value;
 + (instancetype)featureValueWithSequence:(MLSequence*)sequence API_AVAILABLE(macos(10.14));
 + (instancetype)undefinedFeatureValueWithType:(MLFeatureType)type;
-+ (nullable instancetype)featureValueWithDictionary:(NSDictionary<id<NSCopying>, NSNumber*>*)value error:(NSError**)error;
++ (nullable instancetype)featureValueWithDictionary:(NSDictionary<id<NSCopying>, NSNumber*>*)value
+                                              error:(NSError**)error;
 - (BOOL)isEqualToFeatureValue:(MLFeatureValue*)value;
 @end
 
