@@ -36,6 +36,7 @@ KINDS: dict[str, str] = {
     "integers": "variants",
     "int8out": "variants",
     "compressed": "compressed",
+    "whisper": "whisper",
 }
 
 
