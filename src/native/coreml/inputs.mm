@@ -1,0 +1,158 @@
+#import "coreml/inputs.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "core/checks.h"
+#import "coreml/nserror.h"
+#include "kvbacking/copy.h"
+
+namespace kvbacking {
+namespace {
+
+bool shape_allowed(const TensorSpec& spec, const std::vector<std::int64_t>& shape) {
+  if (!spec.flexible) return shape == spec.shape;
+  if (!spec.enumerated_shapes.empty()) {
+    return std::find(spec.enumerated_shapes.begin(), spec.enumerated_shapes.end(), shape) !=
+           spec.enumerated_shapes.end();
+  }
+  if (spec.ranges.empty()) return !shape.empty();  // the framework decides
+  if (spec.ranges.size() != shape.size()) return false;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const auto [lower, upper] = spec.ranges[i];
+    if (shape[i] < lower || (upper >= 0 && shape[i] > upper)) return false;
+  }
+  return true;
+}
+
+std::string allowed_shapes(const TensorSpec& spec) {
+  if (!spec.flexible) return join_numbers(spec.shape);
+  if (!spec.enumerated_shapes.empty()) {
+    std::string text = "one of";
+    for (const auto& shape : spec.enumerated_shapes) text += " " + join_numbers(shape);
+    return text;
+  }
+  std::string text = "a shape within";
+  for (const auto& [lower, upper] : spec.ranges) {
+    text += " " + std::to_string(lower) + ".." + (upper < 0 ? "" : std::to_string(upper));
+  }
+  return text;
+}
+
+const FeaturePlan* find_plan(const Model::Impl& model, const std::string& name) {
+  for (const FeaturePlan& plan : model.input_plans) {
+    if (plan.spec.name == name) return &plan;
+  }
+  return nullptr;
+}
+
+void check_array(const FeaturePlan& plan, const InputArray& input, std::vector<CheckFailure>& failures) {
+  const TensorSpec& spec = plan.spec;
+  if (spec.kind != FeatureKind::kMultiArray || !spec.dtype) {
+    failures.push_back({input.name, "inputs", "a feature that is an array",
+                        "the model wants a feature of type " + spec.kind_name + ", which cannot be passed"});
+    return;
+  }
+  if (input.layout.dtype != *spec.dtype) {
+    failures.push_back({input.name, "inputs", std::string("dtype ") + dtype_name(*spec.dtype),
+                        std::string("dtype ") + dtype_name(input.layout.dtype)});
+  }
+  if (!shape_allowed(spec, input.layout.shape)) {
+    failures.push_back(
+        {input.name, "inputs", "shape " + allowed_shapes(spec), "shape " + join_numbers(input.layout.shape)});
+  }
+}
+
+std::string input_names(const Model::Impl& model) {
+  std::string text;
+  for (const TensorSpec& spec : model.inputs) text += (text.empty() ? "" : ", ") + spec.name;
+  return text;
+}
+
+}  // namespace
+
+std::string join_numbers(const std::vector<std::int64_t>& numbers) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < numbers.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(numbers[i]);
+  return text + "]";
+}
+
+Error failures_error(ErrorCode code, const std::string& what, std::vector<CheckFailure> failures) {
+  std::string message = what;
+  for (std::size_t i = 0; i < failures.size(); ++i) {
+    const CheckFailure& failure = failures[i];
+    message += (i == 0 ? ": " : "; ") + ("'" + failure.output + "' " + failure.check) + ": expected " +
+               failure.expected + ", got " + failure.actual;
+  }
+  return Error(code, std::move(message), {}, std::move(failures));
+}
+
+std::vector<CheckFailure> check_inputs(const Model::Impl& model, const std::vector<InputArray>& inputs) {
+  std::vector<CheckFailure> failures;
+  if (!check_enabled(Check::kInputs)) return failures;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const InputArray& input = inputs[i];
+    const auto same_name = [&](const InputArray& other) { return other.name == input.name; };
+    if (std::any_of(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(i), same_name)) {
+      failures.push_back({input.name, "inputs", "each input once", "the name twice"});
+    } else if (const FeaturePlan* plan = find_plan(model, input.name)) {
+      check_array(*plan, input, failures);
+    } else {
+      failures.push_back({input.name, "inputs", "one of the model's inputs (" + input_names(model) + ")",
+                          "a name the model does not have"});
+    }
+  }
+  for (const FeaturePlan& plan : model.input_plans) {
+    if (plan.spec.optional) continue;
+    const auto is_this = [&](const InputArray& input) { return input.name == plan.spec.name; };
+    if (std::none_of(inputs.begin(), inputs.end(), is_this)) {
+      failures.push_back({plan.spec.name, "inputs", "an array", "nothing"});
+    }
+  }
+  return failures;
+}
+
+void require_inputs(const Model::Impl& model, const std::vector<InputArray>& inputs) {
+  if (auto failures = check_inputs(model, inputs); !failures.empty()) {
+    throw failures_error(ErrorCode::kContract, "[predict] the inputs do not fit the model", std::move(failures));
+  }
+}
+
+PreparedInputs prepare_inputs(Model::Impl& model, const std::vector<InputArray>& inputs, bool with_digests) {
+  PreparedInputs prepared;
+  auto features = adopt([[NSMutableDictionary<NSString*, MLFeatureValue*> alloc] initWithCapacity:inputs.size()]);
+  for (const InputArray& input : inputs) {
+    const FeaturePlan* plan = find_plan(model, input.name);
+    if (plan == nullptr) continue;  // only with the input check switched off
+    const bool is_usual =
+        plan->dense && plan->dense->shape == input.layout.shape && plan->dense->dtype == input.layout.dtype;
+    const Layout dense = is_usual ? *plan->dense : Layout::dense(input.layout.dtype, input.layout.shape);
+    const std::size_t byte_count = dense.byte_count();
+    bool created = false;
+    std::shared_ptr<InputLoan> loan = plan->pool->borrow(byte_count, &created);
+    std::byte* const data = loan->buffer->memory->payload();
+    copy_elements(input.data, input.layout, data, dense);
+    prepared.byte_count += static_cast<std::int64_t>(byte_count);
+    prepared.buffers_created += created ? 1 : 0;
+    if (with_digests) {
+      XXH128_canonical_t canonical;
+      XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, byte_count));
+      Digest digest;
+      std::copy(std::begin(canonical.digest), std::end(canonical.digest), digest.begin());
+      prepared.digests.emplace_back(input.name, digest);
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(data);
+    prepared.ranges.push_back({input.name, address, address + byte_count, 0});
+    const auto array =
+        wrap_memory(data, dense.dtype, is_usual ? plan->geometry : ArrayGeometry(dense), std::move(loan));
+    [features.get() setObject:[MLFeatureValue featureValueWithMultiArray:array.get()] forKey:plan->name.get()];
+  }
+  NSError* error = nil;
+  auto provider = adopt([[MLDictionaryFeatureProvider alloc] initWithDictionary:features.get() error:&error]);
+  if (!provider) throw nserror_error(ErrorCode::kPrediction, "predict.inputs", error);
+  prepared.provider = retain(static_cast<id<MLFeatureProvider>>(provider.get()));
+  return prepared;
+}
+
+}  // namespace kvbacking

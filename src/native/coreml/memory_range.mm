@@ -1,0 +1,38 @@
+#import "coreml/memory_range.h"
+
+#include <mutex>
+
+namespace kvbacking {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<const MemoryRanges>> entries;
+};
+
+Registry& registry() {
+  static Registry* const instance = new Registry;  // outlives every static destructor, by intention
+  return *instance;
+}
+
+}  // namespace
+
+std::shared_ptr<void> register_viewed_memory(MemoryRanges ranges) {
+  auto entry = std::make_shared<MemoryRanges>(std::move(ranges));
+  const std::lock_guard<std::mutex> lock(registry().mutex);
+  auto& entries = registry().entries;
+  std::erase_if(entries, [](const auto& weak) { return weak.expired(); });
+  entries.push_back(entry);
+  return entry;
+}
+
+std::vector<std::shared_ptr<const MemoryRanges>> viewed_memory() {
+  std::vector<std::shared_ptr<const MemoryRanges>> alive;
+  const std::lock_guard<std::mutex> lock(registry().mutex);
+  for (const auto& weak : registry().entries) {
+    if (auto entry = weak.lock()) alive.push_back(std::move(entry));
+  }
+  return alive;
+}
+
+}  // namespace kvbacking

@@ -1,0 +1,167 @@
+#import "coreml/surface.h"
+
+#include <utility>
+
+#include "core/checks.h"
+#import "coreml/multi_array.h"
+#import "coreml/nserror.h"
+
+namespace kvbacking {
+namespace {
+
+NSString* key(CFStringRef name) { return (NSString*)name; }
+
+OSType pixel_format(DType dtype) {
+  return dtype == DType::kInt8 ? OSType{kCVPixelFormatType_OneComponent8}
+                               : OSType{kCVPixelFormatType_OneComponent16Half};
+}
+
+std::string describe_spec(const SurfaceSpec& spec) {
+  return std::to_string(spec.width()) + " x " + std::to_string(spec.height()) + " " + dtype_name(spec.dtype);
+}
+
+std::string too_large(const char* what, std::size_t value, std::size_t limit) {
+  return std::string("a surface for it would need a ") + what + " of " + std::to_string(value) +
+         ", this system allows at most " + std::to_string(limit);
+}
+
+}  // namespace
+
+SurfaceLimits surface_limits() {
+  return {IOSurfaceGetPropertyMaximum(kIOSurfaceWidth), IOSurfaceGetPropertyMaximum(kIOSurfaceHeight),
+          IOSurfaceGetPropertyMaximum(kIOSurfaceBytesPerRow), IOSurfaceGetPropertyMaximum(kIOSurfaceAllocSize)};
+}
+
+std::size_t SurfaceSpec::width() const { return static_cast<std::size_t>(Layout::dense(dtype, shape).row_length()); }
+
+std::size_t SurfaceSpec::height() const { return static_cast<std::size_t>(Layout::dense(dtype, shape).row_count()); }
+
+std::optional<std::string> surface_refusal(const SurfaceSpec& spec) {
+  if (spec.dtype != DType::kFloat16 && spec.dtype != DType::kInt8) {
+    return std::string("a surface holds float16 or int8, not ") + dtype_name(spec.dtype);
+  }
+  if (spec.dtype == DType::kInt8 && !supports_int8_arrays()) {
+    return "int8 arrays need macOS 26 or later";
+  }
+  if (!check_enabled(Check::kSurfaceLimits)) return std::nullopt;
+  if (spec.width() == 0 || spec.height() == 0) return "a surface cannot be empty";
+  const SurfaceLimits limits = surface_limits();
+  const auto over = [](std::size_t value, std::size_t limit) { return limit != 0 && value > limit; };
+  if (over(spec.width(), limits.width)) return too_large("width (last dimension)", spec.width(), limits.width);
+  if (over(spec.height(), limits.height)) {
+    return too_large("height (product of the other dimensions)", spec.height(), limits.height);
+  }
+  const std::size_t row = IOSurfaceAlignProperty(kIOSurfaceBytesPerRow, spec.width() * element_size(spec.dtype));
+  if (over(row, limits.bytes_per_row)) return too_large("row byte count", row, limits.bytes_per_row);
+  if (limits.byte_count != 0 && row > limits.byte_count / spec.height()) {
+    return too_large("byte count", row * spec.height(), limits.byte_count);
+  }
+  return std::nullopt;
+}
+
+std::shared_ptr<Surface> Surface::create(const SurfaceSpec& spec) {
+  NSDictionary* attributes = @{key(kCVPixelBufferIOSurfacePropertiesKey) : @{}};
+  CVPixelBufferRef pixel_buffer = nullptr;
+  const CVReturn status = CVPixelBufferCreate(kCFAllocatorDefault, spec.width(), spec.height(),
+                                              pixel_format(spec.dtype), (CFDictionaryRef)attributes, &pixel_buffer);
+  if (status != kCVReturnSuccess || pixel_buffer == nullptr) {
+    throw Error(ErrorCode::kAllocation,
+                "[surface.create] no IOSurface-backed pixel buffer of " + describe_spec(spec) + ": CVReturn " +
+                    std::to_string(status),
+                {{"code", std::int64_t{status}}});
+  }
+  return adopt(spec, CfPtr<CVPixelBufferRef>::adopt(pixel_buffer));
+}
+
+std::shared_ptr<Surface> Surface::adopt(const SurfaceSpec& spec, CfPtr<CVPixelBufferRef> pixel_buffer) {
+  IOSurfaceRef io_surface = CVPixelBufferGetIOSurface(pixel_buffer.get());
+  if (io_surface == nullptr) {
+    throw Error(ErrorCode::kAllocation, "[surface.adopt] the pixel buffer has no IOSurface behind it");
+  }
+  std::shared_ptr<Surface> surface(new Surface());
+  surface->id_ = IOSurfaceGetID(io_surface);
+  surface->bytes_per_row_ = CVPixelBufferGetBytesPerRow(pixel_buffer.get());
+  surface->row_count_ = spec.height();
+  const std::size_t size = element_size(spec.dtype);
+  if (surface->bytes_per_row_ % size != 0 || surface->bytes_per_row_ < spec.width() * size) {
+    throw Error(ErrorCode::kAllocation, "[surface.adopt] rows of " + describe_spec(spec) + " are " +
+                                            std::to_string(surface->bytes_per_row_) +
+                                            " bytes apart, which holds no whole row");
+  }
+  surface->layout_ =
+      Layout::padded_rows(spec.dtype, spec.shape, static_cast<std::int64_t>(surface->bytes_per_row_ / size));
+  surface->pixel_buffer_ = std::move(pixel_buffer);
+  return surface;
+}
+
+SurfacePool::SurfacePool(const SurfaceSpec& spec, std::size_t threshold) : spec_(spec), threshold_(threshold) {
+  NSDictionary* attributes = @{
+    key(kCVPixelBufferIOSurfacePropertiesKey) : @{},
+    key(kCVPixelBufferWidthKey) : @(static_cast<unsigned long>(spec.width())),
+    key(kCVPixelBufferHeightKey) : @(static_cast<unsigned long>(spec.height())),
+    key(kCVPixelBufferPixelFormatTypeKey) : @(static_cast<unsigned long>(pixel_format(spec.dtype))),
+  };
+  CVPixelBufferPoolRef pool = nullptr;
+  const CVReturn status = CVPixelBufferPoolCreate(kCFAllocatorDefault, nullptr, (CFDictionaryRef)attributes, &pool);
+  if (status != kCVReturnSuccess || pool == nullptr) {
+    throw Error(ErrorCode::kAllocation,
+                "[surface.pool] no pool of " + describe_spec(spec) + ": CVReturn " + std::to_string(status),
+                {{"code", std::int64_t{status}}});
+  }
+  pool_ = CfPtr<CVPixelBufferPoolRef>::adopt(pool);
+  aux_attributes_ = retain(static_cast<NSDictionary*>(
+      @{key(kCVPixelBufferPoolAllocationThresholdKey) : @(static_cast<unsigned long>(threshold))}));
+}
+
+std::shared_ptr<Surface> SurfacePool::create() const {
+  CVPixelBufferRef pixel_buffer = nullptr;
+  const CVReturn status = CVPixelBufferPoolCreatePixelBufferWithAuxAttributes(
+      kCFAllocatorDefault, pool_.get(), (CFDictionaryRef)aux_attributes_.get(), &pixel_buffer);
+  if (status == kCVReturnWouldExceedAllocationThreshold) {
+    throw Error(ErrorCode::kBackingInUse,
+                "[surface.pool] all " + std::to_string(threshold_) +
+                    " buffers of the pool are in use: drop views and " +
+                    "release() predictions, or use a larger depth; the framework may also hold one a little longer",
+                {{"threshold", static_cast<std::int64_t>(threshold_)}, {"code", std::int64_t{status}}});
+  }
+  if (status != kCVReturnSuccess || pixel_buffer == nullptr) {
+    throw Error(ErrorCode::kAllocation,
+                "[surface.pool] no pixel buffer of " + describe_spec(spec_) + ": CVReturn " + std::to_string(status),
+                {{"code", std::int64_t{status}}});
+  }
+  return Surface::adopt(spec_, CfPtr<CVPixelBufferRef>::adopt(pixel_buffer));
+}
+
+PixelReadLock::PixelReadLock(CfPtr<CVPixelBufferRef> pixel_buffer) : pixel_buffer_(std::move(pixel_buffer)) {
+  const CVReturn status = CVPixelBufferLockBaseAddress(pixel_buffer_.get(), kCVPixelBufferLock_ReadOnly);
+  if (status != kCVReturnSuccess) {
+    throw Error(ErrorCode::kPrediction,
+                "[surface.lock] a pixel buffer cannot be locked for reading: CVReturn " + std::to_string(status),
+                {{"code", std::int64_t{status}}});
+  }
+  data_ = CVPixelBufferGetBaseAddress(pixel_buffer_.get());
+  byte_count_ = CVPixelBufferGetBytesPerRow(pixel_buffer_.get()) * CVPixelBufferGetHeight(pixel_buffer_.get());
+  if (data_ == nullptr) {
+    CVPixelBufferUnlockBaseAddress(pixel_buffer_.get(), kCVPixelBufferLock_ReadOnly);
+    throw Error(ErrorCode::kPrediction, "[surface.lock] a locked pixel buffer has no base address");
+  }
+}
+
+PixelReadLock::~PixelReadLock() { CVPixelBufferUnlockBaseAddress(pixel_buffer_.get(), kCVPixelBufferLock_ReadOnly); }
+
+SurfaceWriteLock::SurfaceWriteLock(const Surface& surface) : surface_(surface.io_surface()) {
+  if (const kern_return_t status = IOSurfaceLock(surface_, 0, nullptr); status != KERN_SUCCESS) {
+    throw Error(ErrorCode::kAllocation,
+                "[surface.lock] a surface cannot be locked for writing: " + std::to_string(status),
+                {{"code", std::int64_t{status}}});
+  }
+  data_ = IOSurfaceGetBaseAddress(surface_);
+  if (data_ == nullptr) {
+    IOSurfaceUnlock(surface_, 0, nullptr);
+    throw Error(ErrorCode::kAllocation, "[surface.lock] a locked surface has no base address");
+  }
+}
+
+SurfaceWriteLock::~SurfaceWriteLock() { IOSurfaceUnlock(surface_, 0, nullptr); }
+
+}  // namespace kvbacking
