@@ -68,7 +68,6 @@ void list_structure(MLComputePlan* plan, MLModelStructure* structure, std::vecto
   for (NSString* name in functions) {
     list_block(plan, to_string(name), [[functions objectForKey:name] block], result);
   }
-  for (MLModelStructure* inner in [[structure pipeline] subModels]) list_structure(plan, inner, result);
 }
 
 KVB_ASKED_AT_RUN_TIME_END
