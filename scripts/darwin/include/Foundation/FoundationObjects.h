@@ -101,4 +101,5 @@ typedef struct {
 @end
 
 FOUNDATION_EXPORT NSString* NSStringFromClass(Class aClass);
+FOUNDATION_EXPORT Class _Nullable NSClassFromString(NSString* aClassName);
 NS_ASSUME_NONNULL_END
