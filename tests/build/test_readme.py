@@ -1,0 +1,37 @@
+"""The README's quick start runs as it stands, and its size and promises hold."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+from conftest import ROOT
+
+README = (ROOT / "README.md").read_text()
+
+
+def quick_start() -> str:
+    (block,) = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    return block
+
+
+def test_the_quick_start_runs(tmp_path: pathlib.Path) -> None:
+    command = [sys.executable, "-W", "error", "-c", quick_start()]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=os.environ | {"HOME": str(tmp_path)})
+    assert result.returncode == 0, result.stderr
+    shape_line, verdict_line = result.stdout.splitlines()
+    assert shape_line == "(4, 20, 1536, 64) backing True"
+    assert verdict_line == "yes unknown"
+
+
+def test_it_is_short() -> None:
+    assert len(README.encode()) < 6 * 1024
+    assert len(quick_start().splitlines()) <= 12 + 2  # the two imports are not counted
+
+
+def test_the_scripts_and_files_it_names_exist() -> None:
+    for name in re.findall(r"`?(scripts/\w+|CONTRIBUTING\.md|\.github/[\w/.]+)", README):
+        assert (ROOT / name).exists(), name
