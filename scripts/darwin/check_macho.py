@@ -27,8 +27,10 @@ COMPILER_NAMES = {
     "_NSConcreteGlobalBlock", "_NSConcreteStackBlock", "_Unwind_Resume", "__chkstk_darwin", "__stack_chk_fail",
     "__stack_chk_guard", "_tlv_bootstrap", "dyld_stub_binder", "_Block_object_assign", "_Block_object_dispose", "bzero",
 }  # fmt: skip
-# Ways to reach a name that the symbol table would not show.
-LOOKUPS = {"_NSClassFromString", "_NSSelectorFromString", "_dlopen", "_dlsym", "_objc_getClass", "_objc_lookUpClass"}
+# Ways to reach a name that the symbol table would not show. NSClassFromString is one too, but the only way to ask for a
+# class that may be absent, so the module's strings are checked instead.
+LOOKUPS = {"_NSSelectorFromString", "_dlopen", "_dlsym", "_objc_getClass", "_objc_lookUpClass"}
+CLASS_NAME = re.compile(r"_?(ML|NS|CV|MTL|IOSurface)[A-Z]\w*$")
 
 
 def run(*command: str | pathlib.Path) -> str:
@@ -114,24 +116,30 @@ def load_commands(image: bytes) -> Iterator[tuple[int, int]]:
         offset += byte_count
 
 
-def method_names(image: bytes) -> set[str]:
-    """Every selector that the module sends or implements: the strings of __objc_methname."""
-    names: set[str] = set()
+def section_strings(image: bytes, name: bytes) -> set[str]:
+    """The C strings of every section of that name."""
+    strings: set[str] = set()
     for command, offset in load_commands(image):
         if command != 0x19:  # LC_SEGMENT_64
             continue
         for index in range(struct.unpack_from("<I", image, offset + 64)[0]):
             section = offset + 72 + 80 * index
-            if image[section : section + 16].rstrip(b"\0") == b"__objc_methname":
+            if image[section : section + 16].rstrip(b"\0") == name:
                 byte_count, start = struct.unpack_from("<QI", image, section + 40)
-                names.update(part.decode() for part in image[start : start + byte_count].split(b"\0") if part)
-    return names
+                parts = image[start : start + byte_count].split(b"\0")
+                strings.update(part.decode(errors="replace") for part in parts if part)
+    return strings
 
 
-def selector_failures(image: bytes, declared: set[str]) -> Iterator[str]:
+def name_failures(image: bytes, declared: declarations.Declarations) -> Iterator[str]:
+    """Selectors that the module sends or implements, and classes that it may look up by name."""
     # .cxx_construct and .cxx_destruct are the compiler's, for members with constructors
-    for selector in sorted(method_names(image) - declared - {".cxx_construct", ".cxx_destruct"}):
+    selectors = section_strings(image, b"__objc_methname") - {".cxx_construct", ".cxx_destruct"}
+    for selector in sorted(selectors - declared.selectors):
         yield f"selector {selector}: declared in no public header"
+    for text in sorted(filter(CLASS_NAME.match, section_strings(image, b"__cstring"))):
+        if text not in declared.names:
+            yield f"string {text}: looks like a class of Apple's, and no public header declares it"
 
 
 def is_signed(image: bytes) -> bool:
@@ -159,7 +167,7 @@ def failures(module: pathlib.Path, sdk: pathlib.Path) -> list[str]:
     image = module.read_bytes()
     found = [*header_failures(module, libraries.deployment_target()), *symbol_failures(module, libraries.load(), sdk)]
     found += export_failures(module)
-    found += selector_failures(image, declarations.read(sdk).selectors)
+    found += name_failures(image, declarations.read(sdk))
     if not is_signed(image):
         found.append("no valid ad-hoc signature: arm64 kernels refuse the image")
     return found

@@ -28,10 +28,16 @@ class Declarations:
     enums: dict[str, int]
     functions: set[str]
     constants: set[str]
+    owners: set[str]  # classes and protocols
 
     @property
     def selectors(self) -> set[str]:
         return {selector for _, selector in self.methods}
+
+    @property
+    def names(self) -> set[str]:
+        """Every name but selectors."""
+        return self.enums.keys() | self.functions | self.constants | self.owners
 
 
 def _value(node: dict[str, Any]) -> int | None:
@@ -64,11 +70,12 @@ def read(sdk: pathlib.Path) -> Declarations:
     language = ["-x", "objective-c++", "-std=c++20", "-fno-objc-arc"]
     command = ["clang++-19", *target, *language, "-fsyntax-only", "-Xclang", "-ast-dump=json", "-"]
     dump = subprocess.run(command, input=UMBRELLA, capture_output=True, text=True, check=True)
-    found = Declarations(methods={}, enums={}, functions=set(), constants=set())
+    found = Declarations(methods={}, enums={}, functions=set(), constants=set(), owners=set())
     following = 0  # the value of an enumerator that names none
     for node in _walk(json.loads(dump.stdout)["inner"]):
         match node["kind"]:
             case "ObjCInterfaceDecl" | "ObjCProtocolDecl" | "ObjCCategoryDecl":
+                found.owners.add(node.get("name", ""))
                 _add_methods(found, node)
             case "EnumDecl":
                 following = 0

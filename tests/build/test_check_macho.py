@@ -23,7 +23,7 @@ void PyInit_probe() {
       NSURL* url = [NSURL fileURLWithPath:@"model.mlmodelc"];
       MLModelConfiguration* configuration = [[MLModelConfiguration alloc] init];
       if (@available(macOS 15.0, *)) {
-        configuration.functionName = NSStringFromClass([MLState class]);
+        configuration.functionName = NSStringFromClass(NSClassFromString(@"MLState") ?: [MLState class]);
       }
       [MLModel modelWithContentsOfURL:url configuration:configuration error:&error];
       [configuration release];
@@ -73,6 +73,11 @@ PLANTED = {
         sound(declare='extern "C" int csops(int, unsigned, void*, unsigned long);', more="csops(0, 0, nullptr, 0);"),
         (),
         "_csops: no public header",
+    ),
+    "private class by name": (
+        sound(more='if (NSClassFromString(@"MLSecretEngine") != nil) return;'),
+        (),
+        "string MLSecretEngine: looks like a class",
     ),
     "lookup at run time": (
         sound(declare="#include <dlfcn.h>", more='dlsym(RTLD_DEFAULT, "anything");'),

@@ -33,6 +33,7 @@ def declared(**changes: object) -> object:
         "enums": {"MLComputeUnitsAll": 2, "kCVReturnError": -6660, "NSOrderedSame": 0},
         "functions": {"CVPixelBufferCreate", "printf"},
         "constants": {"MLModelErrorDomain", "kCVPixelBufferWidthKey"},
+        "owners": {"MLModel"},
     }
     return declarations.Declarations(**(parts | changes))  # type: ignore[arg-type]
 

@@ -100,6 +100,7 @@ typedef struct {
 @property(class, readonly) BOOL supportsSecureCoding;
 @end
 
+FOUNDATION_EXPORT Class _Nullable NSClassFromString(NSString* aClassName);
 FOUNDATION_EXPORT NSString* NSStringFromClass(Class aClass);
 FOUNDATION_EXPORT Class _Nullable NSClassFromString(NSString* aClassName);
 NS_ASSUME_NONNULL_END
