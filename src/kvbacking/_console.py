@@ -147,9 +147,15 @@ def _doctor(console: Console, document: Mapping[str, Any]) -> None:
             console.print(f"  - {escape(line)}")
 
 
+def _transcription(console: Console, document: Mapping[str, Any]) -> None:
+    """The text alone: what else there is to say is in --json."""
+    console.print(escape(document["text"]), soft_wrap=True)
+
+
 _RENDERERS: Mapping[str, Callable[[Console, Mapping[str, Any]], None]] = {
     "verdict": _verdict,
     "inspection": _inspection,
     "sample": _sample,
     "doctor": _doctor,
+    "transcription": _transcription,
 }

@@ -31,7 +31,7 @@ class _Commands(click.Group):
             message, code = error.format_message(), EXIT_USAGE
         except click.Abort:
             message, code = "interrupted", EXIT_INTERRUPTED
-        except UnsupportedPlatformError as error:
+        except (UnsupportedPlatformError, ImportError) as error:
             message, code, cause = str(error), EXIT_PLATFORM, error
         except (KVBackingError, OSError, ValueError) as error:
             message, code, cause = str(error), EXIT_MODEL, error
@@ -165,6 +165,37 @@ def prove(
         certify(model, contract, verdict).save(certificate_path)
     _show(verdict.to_dict(), as_json, "verdict")
     ctx.exit(0 if verdict.outcome == "proven" else EXIT_REJECTED)
+
+
+@main.command()
+@click.argument("wav", type=click.Path())
+@click.option("--checkpoint", required=True, type=click.Path(), help="A CTranslate2 Whisper checkpoint folder.")
+@click.option("--package", type=click.Path(), help="Encoder package (default: made from the checkpoint, in the cache).")
+@click.option("--mechanism", type=click.Choice(["auto", "framework", "raw", "surface", "pool"]), default="auto")
+@click.option("--verify", type=click.Choice(["off", "layout", "scan", "full"]), default="scan", show_default=True)
+@click.option("--certificate", type=click.Path(), help="For --mechanism auto: a promoted certificate.")
+@click.option("--compute-units", type=click.Choice(["all", "cpu_only", "cpu_and_gpu", "cpu_and_ne"]), default="all")
+@click.option("--language", default="en", show_default=True, help="A code, or auto.")
+@click.option(
+    "--on-fault", type=click.Choice(["raise", "control"]), default="raise", show_default=True,
+    help="A window whose K/V failed a check: stop, or encode it again through the control.",
+)  # fmt: skip
+@_json_option
+def transcribe(
+    wav: str,
+    checkpoint: str,
+    package: str | None,
+    language: str,
+    certificate: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """The text of a WAV file, through a Whisper encoder in Core ML and our K/V."""
+    from kvbacking.whisper import Transcriber
+
+    with Transcriber(checkpoint, package, certificate=certificate, **options) as transcriber:
+        result = transcriber.transcribe(wav, language=None if language == "auto" else language)
+    _show(result.to_dict(), as_json, "transcription")
 
 
 @main.command()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import collections
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -234,26 +231,3 @@ def test_refusals_name_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"target 'iOS4' is not one of"):
         samples.write("turbo", out, **SMALL, target="iOS4")
     assert not out.exists()
-
-
-def test_command_prints_one_json_document_and_nothing_else(tmp_path: Path) -> None:
-    out = tmp_path / "m.mlpackage"
-    sets = [text for name, value in SMALL.items() for text in ("--set", f"{name}={value}")]
-    code = "from kvbacking.samples.cli import sample; sample()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "turbo", str(out), "--json", *sets], capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
-    document = json.loads(done.stdout)
-    assert document["path"] == str(out)
-    assert document["contract"]["outputs"] == ["cross_k", "cross_v"]
-    assert out.is_dir()
-
-
-def test_command_usage_errors_exit_2(tmp_path: Path) -> None:
-    code = "from kvbacking.samples.cli import sample; sample()"
-    for arguments in (["whale", "x.mlpackage"], ["turbo", "x.zip"], ["turbo", "x.mlpackage", "--set", "layers"]):
-        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=tmp_path)
-        assert done.returncode == 2
-        assert "Error" in done.stderr
-        assert "Traceback" not in done.stderr

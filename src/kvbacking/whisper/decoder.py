@@ -41,15 +41,18 @@ class CrossCache:
 
 
 class Decoder:
-    """Greedy decoding. precision "float32" or "float16": what the weights and the products are kept in."""
+    """Greedy decoding. precision "float32" or "float16": what the weights and the products are kept in; None: float16
+    where MLX has a GPU, else float32."""
 
-    def __init__(self, checkpoint: Checkpoint, rules: Rules, *, precision: str = "float32") -> None:
-        if precision not in ("float32", "float16"):
+    def __init__(self, checkpoint: Checkpoint, rules: Rules, *, precision: str | None = None) -> None:
+        if precision not in (None, "float32", "float16"):
             raise ValueError(f"precision {precision!r} is not one of float32, float16")
         self._mx = optional_module("mlx.core")
         model = optional_module("mlx_whisper.whisper")
         d = checkpoint.dimensions
-        self._dtype = getattr(self._mx, precision)
+        # MLX multiplies fp16 matrices many times slower than fp32 ones on a CPU.
+        self.precision = precision or ("float16" if self._mx.metal.is_available() else "float32")
+        self._dtype = getattr(self._mx, self.precision)
         self._width, self._layers, self._positions = d.width, d.text_layers, d.text_positions
         self._decoder = model.TextDecoder(
             d.vocabulary, d.text_positions, d.width, d.text_heads, d.text_layers, self._dtype
