@@ -102,5 +102,4 @@ typedef struct {
 
 FOUNDATION_EXPORT Class _Nullable NSClassFromString(NSString* aClassName);
 FOUNDATION_EXPORT NSString* NSStringFromClass(Class aClass);
-FOUNDATION_EXPORT Class _Nullable NSClassFromString(NSString* aClassName);
 NS_ASSUME_NONNULL_END
