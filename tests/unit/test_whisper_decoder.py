@@ -9,13 +9,12 @@ import pytest
 from whisper_checkpoints import MULTILINGUAL, encode, random_variables, write_checkpoint, write_model
 
 from kvbacking.whisper.checkpoint import Checkpoint, CheckpointError
+from kvbacking.whisper.decoder import Decoder
+from kvbacking.whisper.tokens import Tokenizer
 
 pytest.importorskip("mlx.core", reason="the whisper extra is not installed")
 pytest.importorskip("tokenizers", reason="the whisper extra is not installed")
 pytest.importorskip("mlx_whisper", reason="mlx-whisper is not installed (scripts/fetch-whisper --runtime)")
-
-from kvbacking.whisper.decoder import Decoder
-from kvbacking.whisper.tokens import Tokenizer
 
 LIVE, CAPACITY = 20, 24
 
