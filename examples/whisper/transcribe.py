@@ -1,7 +1,7 @@
 """Speech to text through kvbacking's memory, and what is known about the memory of every window.
 
   scripts/fetch-whisper tiny.en --runtime
-  python examples/whisper/transcribe.py speech.wav build/whisper/tiny.en raw
+  python examples/whisper/transcribe.py speech.wav build/whisper/tiny.en [raw [encoder.mlpackage]]
 """
 
 import sys
@@ -9,8 +9,8 @@ import sys
 from kvbacking.whisper import Transcriber
 
 
-def main(wav: str, checkpoint: str, mechanism: str = "raw") -> None:
-    with Transcriber(checkpoint, mechanism=mechanism, on_fault="control") as transcriber:
+def main(wav: str, checkpoint: str, mechanism: str = "raw", package: str | None = None) -> None:
+    with Transcriber(checkpoint, package, mechanism=mechanism, on_fault="control") as transcriber:
         result = transcriber.transcribe(wav)
     print(result.text)
     print(f"\nruntime {result.runtime}, mechanism {result.mechanism}, {result.sets_created} sets", file=sys.stderr)
@@ -23,6 +23,6 @@ def main(wav: str, checkpoint: str, mechanism: str = "raw") -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (3, 4):
+    if len(sys.argv) not in (3, 4, 5):
         sys.exit(__doc__)
     main(*sys.argv[1:])
