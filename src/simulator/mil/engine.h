@@ -59,6 +59,7 @@ struct FeatureDescription {
   std::vector<std::vector<std::int64_t>> enumerated_shapes;
   std::vector<std::pair<std::int64_t, std::int64_t>> shape_ranges;  // lower, upper; upper -1: unbounded
   bool optional = false;
+  double default_value = 0.0;  // what a missing optional input is filled with
 };
 
 struct FunctionDescription {

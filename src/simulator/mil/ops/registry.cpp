@@ -1,0 +1,34 @@
+#include "mil/ops/registry.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace coremlsim::mil {
+namespace {
+
+const std::unordered_map<std::string_view, OpFunction>& table() {
+  static const auto* const all = [] {
+    auto* map = new std::unordered_map<std::string_view, OpFunction>;
+    for (const OpTable& family : {linear_ops(), elementwise_ops(), shape_ops()}) {
+      map->insert(family.begin(), family.end());
+    }
+    return map;
+  }();
+  return *all;
+}
+
+}  // namespace
+
+OpFunction find_op(std::string_view type) {
+  const auto it = table().find(type);
+  return it == table().end() ? nullptr : it->second;
+}
+
+std::vector<std::string_view> supported_ops() {
+  std::vector<std::string_view> names{"const"};
+  for (const auto& [name, function] : table()) names.push_back(name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace coremlsim::mil

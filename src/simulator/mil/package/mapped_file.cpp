@@ -1,0 +1,72 @@
+#include "mil/package/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "mil/engine.h"
+
+namespace coremlsim::mil {
+namespace fs = std::filesystem;
+
+MappedFile::MappedFile(std::string path, const std::uint8_t* data, std::size_t size)
+    : path_(std::move(path)), data_(data), size_(size) {}
+
+MappedFile::~MappedFile() {
+  if (data_) munmap(const_cast<std::uint8_t*>(data_), size_);
+}
+
+std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
+  // O_NONBLOCK: a FIFO in place of the file must not hang the reader.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) throw ModelError("[mil::open] " + path + ": " + std::strerror(errno));
+  struct stat info{};
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(fd);
+    throw ModelError("[mil::open] " + path + ": not a regular file");
+  }
+  const auto size = static_cast<std::size_t>(info.st_size);
+  void* data = nullptr;
+  if (size > 0) {
+    data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    const int error = errno;
+    if (data == MAP_FAILED) {
+      ::close(fd);
+      throw ModelError("[mil::open] " + path + ": cannot map " + std::to_string(size) +
+                       " bytes: " + std::strerror(error));
+    }
+  }
+  ::close(fd);
+  return std::shared_ptr<const MappedFile>(new MappedFile(path, static_cast<const std::uint8_t*>(data), size));
+}
+
+std::string resolve_inside(const std::string& root, const std::string& folder, std::string_view relative) {
+  const std::string name(relative);
+  if (name.empty() || name.find('\0') != std::string::npos) {
+    throw ModelError("[mil::open] " + root + ": empty or malformed file name in the package");
+  }
+  const fs::path part(name);
+  if (part.is_absolute() || std::any_of(part.begin(), part.end(), [](const fs::path& p) { return p == ".."; })) {
+    throw ModelError("[mil::open] " + root + ": file name '" + name + "' may not be absolute or contain '..'");
+  }
+  std::error_code error;
+  const fs::path base = fs::canonical(root, error);
+  if (error) throw ModelError("[mil::open] " + root + ": " + error.message());
+  const fs::path full = fs::canonical(fs::path(folder) / part, error);
+  if (error) throw ModelError("[mil::open] " + root + ": file '" + name + "': " + error.message());
+  const auto [end, unused] = std::mismatch(base.begin(), base.end(), full.begin(), full.end());
+  if (end != base.end()) {
+    throw ModelError("[mil::open] " + root + ": file '" + name + "' is a link that leaves the package (to " +
+                     full.string() + ")");
+  }
+  return full.string();
+}
+
+}  // namespace coremlsim::mil

@@ -1,0 +1,37 @@
+// A read-only memory map of one regular file, and the rule which files a package may name.
+// Threads: immutable after opening; safe everywhere.
+// Ownership: the object owns the mapping; views into it must not outlive it. A file that somebody truncates while it is
+// mapped raises SIGBUS on access, as with every mapping.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace coremlsim::mil {
+
+class MappedFile {
+ public:
+  static std::shared_ptr<const MappedFile> open(const std::string& path);  // throws ModelError
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  std::span<const std::uint8_t> bytes() const noexcept { return {data_, size_}; }
+  std::string_view text() const noexcept { return {reinterpret_cast<const char*>(data_), size_}; }
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  MappedFile(std::string path, const std::uint8_t* data, std::size_t size);
+  std::string path_;
+  const std::uint8_t* data_;
+  std::size_t size_;
+};
+
+// Joins `relative` to `folder` and follows symbolic links; throws ModelError when the name is absolute, has a ".."
+// part, does not exist or ends outside `root`. Returns the canonical path.
+std::string resolve_inside(const std::string& root, const std::string& folder, std::string_view relative);
+
+}  // namespace coremlsim::mil

@@ -1,0 +1,35 @@
+// Constants of a program in the form its ops want: as they lie in the weight file, or decoded once.
+// Threads: safe everywhere; decoding happens under a lock.
+// Ownership: owns what it decoded; everything else points into the Package.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "mil/package/ast.h"
+#include "mil/program/aligned_buffer.h"
+#include "mil/program/tensor.h"
+
+namespace coremlsim::mil {
+
+class ConstantPool {
+ public:
+  const void* decoded(const Value& value);  // float, int32 or bool elements
+  const void* half(const Value& value);     // fp16 elements; the literal must be fp16
+  // The literal that a constexpr op stands for, computed once for all plans.
+  const Value& computed(const Operation& op, const std::function<Value()>& compute);
+
+ private:
+  std::mutex mutex_;
+  std::map<const Value*, AlignedBuffer> decoded_, halves_;
+  std::map<const Operation*, std::unique_ptr<Value>> computed_;
+};
+
+// Decodes `count` elements of any MIL type (packed below 8 bits) to float.
+void decode_to_float(MilType type, const std::uint8_t* raw, std::int64_t first, std::int64_t count, float* out);
+std::int64_t decode_integer(MilType type, const std::uint8_t* raw, std::int64_t index);
+
+}  // namespace coremlsim::mil
