@@ -300,6 +300,30 @@ def record_signposts(on: bool) -> None:
 def take_signposts() -> list[SignpostEvent]:
     """The marks recorded since the last call, in order."""
 
+class SurfaceProbeStep:
+    @property
+    def step(self) -> str: ...
+
+    @property
+    def outcome(self) -> str: ...
+
+    @property
+    def domain(self) -> str: ...
+
+    @property
+    def code(self) -> int: ...
+
+    @property
+    def message(self) -> str: ...
+
+    @property
+    def bytes_per_row(self) -> int: ...
+
+def probe_surface(model: Model, inputs: dict[str, object], output: str) -> list[SurfaceProbeStep]:
+    """
+    Which treatment of a surface's array makes the framework refuse it as the backing of `output`. Raises ContractError.
+    """
+
 def hold_autorelease_pool(hold: bool) -> None:
     """
     Makes this thread keep one autorelease pool over all its calls, or drains it. For one experiment.

@@ -1,15 +1,18 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "bind/arrays.h"
 #include "bind/bind.h"
+#include "bind/inputs.h"
 #include "coreml/autorelease.h"
 #include "kvbacking/conditions.h"
 #include "kvbacking/error.h"
 #include "kvbacking/postprocess.h"
 #include "kvbacking/signpost.h"
+#include "kvbacking/surface_probe.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -32,6 +35,25 @@ void init_measure(nb::module_& m) {
       .def_ro("at_ns", &SignpostEvent::at_ns);
   m.def("record_signposts", &record_signposts, "on"_a, "Starts or stops recording the stage marks.");
   m.def("take_signposts", &take_signposts, "The marks recorded since the last call, in order.");
+
+  nb::class_<SurfaceProbeStep>(m, "SurfaceProbeStep")
+      .def_ro("step", &SurfaceProbeStep::step)
+      .def_ro("outcome", &SurfaceProbeStep::outcome)
+      .def_ro("domain", &SurfaceProbeStep::domain)
+      .def_ro("code", &SurfaceProbeStep::code)
+      .def_ro("message", &SurfaceProbeStep::message)
+      .def_ro("bytes_per_row", &SurfaceProbeStep::bytes_per_row);
+  m.def(
+      "probe_surface",
+      [](const std::shared_ptr<Model>& model, const nb::dict& inputs, const std::string& output) {
+        const Inputs arrays(inputs);
+        const nb::gil_scoped_release release;
+        return probe_surface(model, arrays.native(), output);
+      },
+      "model"_a, "inputs"_a, "output"_a,
+      nb::sig("def probe_surface(model: Model, inputs: dict[str, object], output: str) -> list[SurfaceProbeStep]"),
+      "Which treatment of a surface's array makes the framework refuse it as the backing of `output`. Raises "
+      "ContractError.");
 
   m.def("hold_autorelease_pool", &hold_autorelease_pool, "hold"_a,
         "Makes this thread keep one autorelease pool over all its calls, or drains it. For one experiment.");
