@@ -33,7 +33,6 @@ KINDS: dict[str, str] = {
     "stateful": "stateful",
     "multifunction": "variants",
     "flexible": "variants",
-    "optional": "variants",
     "integers": "variants",
     "int8out": "variants",
     "compressed": "compressed",

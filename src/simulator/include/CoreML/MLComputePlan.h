@@ -73,12 +73,28 @@ ML_NO_INIT
 @property(readonly, nonatomic, copy) NSDictionary<NSString*, MLModelStructureProgramFunction*>* functions;
 @end
 
+ML_FINAL API_AVAILABLE(macos(14.4)) @interface MLModelStructureNeuralNetworkLayer : NSObject
+ML_STORAGE(MLModelStructureNeuralNetworkLayer)
+ML_NO_INIT
+@property(readonly, nonatomic, copy) NSString* name;
+@property(readonly, nonatomic, copy) NSString* type;
+@property(readonly, nonatomic, copy) NSArray<NSString*>* inputNames;
+@property(readonly, nonatomic, copy) NSArray<NSString*>* outputNames;
+@end
+
+ML_FINAL API_AVAILABLE(macos(14.4)) @interface MLModelStructureNeuralNetwork : NSObject
+ML_STORAGE(MLModelStructureNeuralNetwork)
+ML_NO_INIT
+@property(readonly, nonatomic, copy) NSArray<MLModelStructureNeuralNetworkLayer*>* layers;
+@end
+
 API_AVAILABLE(macos(14.4))
 @interface MLModelStructure : NSObject
 ML_STORAGE(MLModelStructure)
 ML_NO_INIT
 + (void)loadContentsOfURL:(NSURL*)url
         completionHandler:(void (^)(MLModelStructure* _Nullable structure, NSError* _Nullable error))handler;
+@property(readonly, nonatomic, strong, nullable) MLModelStructureNeuralNetwork* neuralNetwork;
 @property(readonly, nonatomic, strong, nullable) MLModelStructureProgram* program;
 @end
 
@@ -102,6 +118,8 @@ ML_NO_INIT
             configuration:(MLModelConfiguration*)configuration
         completionHandler:(void (^)(MLComputePlan* _Nullable plan, NSError* _Nullable error))handler;
 - (nullable MLComputePlanCost*)estimatedCostOfMLProgramOperation:(MLModelStructureProgramOperation*)operation;
+- (nullable MLComputePlanDeviceUsage*)computeDeviceUsageForNeuralNetworkLayer:
+    (MLModelStructureNeuralNetworkLayer*)layer;
 - (nullable MLComputePlanDeviceUsage*)computeDeviceUsageForMLProgramOperation:
     (MLModelStructureProgramOperation*)operation;
 @property(readonly, nonatomic, strong) MLModelStructure* modelStructure;

@@ -1,1 +1,0 @@
-"""The steps behind scripts/mac-proof."""
