@@ -34,4 +34,5 @@ target_include_directories(kvb_platform INTERFACE $<$<COMPILE_LANGUAGE:OBJC,OBJC
   ${CMAKE_CURRENT_SOURCE_DIR}/src/simulator/include>)
 
 add_subdirectory(src/simulator)
-target_link_libraries(kvb_platform INTERFACE coreml_simulator)
+# The simulator first: its blocks runtime, not the obsolete one that gnustep-base exports, must be found.
+target_link_libraries(kvb_platform INTERFACE coreml_simulator ${KVB_GNUSTEP_BASE} ${KVB_LIBOBJC})
