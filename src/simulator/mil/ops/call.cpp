@@ -183,8 +183,9 @@ void Call::known(Step step) {
   run(std::move(step));
 }
 
-void Call::constant(const std::function<Value()>& compute) {
-  planner_.declare_literal(node_, planner_.constants_.computed(*node_.op, compute));
+void Call::constant(const std::function<Value()>& compute, std::size_t output) {
+  (void)declared(output);
+  planner_.declare_literal(node_, output, planner_.constants_.computed(*node_.op, output, compute));
 }
 
 }  // namespace coremlsim::mil

@@ -56,7 +56,7 @@ class Call {
   double cost() const { return cost_; }
   bool follows_from_shapes() const { return shape_only_; }
   // The output is a constant: `compute` fills its `type` and `owned` bytes, once for the program's life.
-  void constant(const std::function<Value()>& compute);
+  void constant(const std::function<Value()>& compute, std::size_t output = 0);
 
   [[noreturn]] void fail(const std::string& what) const;  // ModelError naming the op and the package
 

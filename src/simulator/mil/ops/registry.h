@@ -21,5 +21,17 @@ std::vector<std::string_view> supported_ops();
 OpTable linear_ops();
 OpTable elementwise_ops();
 OpTable shape_ops();
+OpTable index_ops();
+OpTable scatter_ops();
+OpTable generate_ops();
+OpTable reduce_ops();
+OpTable normalize_ops();
+OpTable attention_ops();
+OpTable conv_ops();
+OpTable pool_ops();
+OpTable resize_ops();
+OpTable einsum_ops();
+OpTable state_ops();
+OpTable constexpr_ops();
 
 }  // namespace coremlsim::mil

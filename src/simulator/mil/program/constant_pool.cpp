@@ -120,15 +120,15 @@ const void* ConstantPool::half(const Value& value) {
   return slot.get();
 }
 
-const Value& ConstantPool::computed(const Operation& op, const std::function<Value()>& compute) {
+const Value& ConstantPool::computed(const Operation& op, std::size_t output, const std::function<Value()>& compute) {
   {
     const std::lock_guard lock(mutex_);
-    if (const auto it = computed_.find(&op); it != computed_.end()) return *it->second;
+    if (const auto it = computed_.find({&op, output}); it != computed_.end()) return *it->second;
   }
   auto value = std::make_unique<Value>(compute());  // outside the lock: it may decode other constants
   value->raw = value->owned;
   const std::lock_guard lock(mutex_);
-  return *computed_.emplace(&op, std::move(value)).first->second;
+  return *computed_.emplace(std::pair{&op, output}, std::move(value)).first->second;
 }
 
 }  // namespace coremlsim::mil

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "mil/package/ast.h"
@@ -20,12 +21,12 @@ class ConstantPool {
   const void* decoded(const Value& value);  // float, int32 or bool elements
   const void* half(const Value& value);     // fp16 elements; the literal must be fp16
   // The literal that a constexpr op stands for, computed once for all plans.
-  const Value& computed(const Operation& op, const std::function<Value()>& compute);
+  const Value& computed(const Operation& op, std::size_t output, const std::function<Value()>& compute);
 
  private:
   std::mutex mutex_;
   std::map<const Value*, AlignedBuffer> decoded_, halves_;
-  std::map<const Operation*, std::unique_ptr<Value>> computed_;
+  std::map<std::pair<const Operation*, std::size_t>, std::unique_ptr<Value>> computed_;
 };
 
 // Decodes `count` elements of any MIL type (packed below 8 bits) to float.

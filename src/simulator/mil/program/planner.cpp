@@ -138,10 +138,10 @@ void Planner::declare_alias(const Node& node, std::size_t output, const Info& in
   }
 }
 
-void Planner::declare_literal(const Node& node, const Value& literal) {
-  const Info info = describe_output(node, 0, literal.type.tensor.dims);
+void Planner::declare_literal(const Node& node, std::size_t output, const Value& literal) {
+  const Info info = describe_output(node, output, literal.type.tensor.dims);
   if (info.dtype != literal.type.tensor.dtype) throw ModelError("a computed constant of another type than declared");
-  values_[static_cast<std::size_t>(node.outputs[0])].literal = &literal;
+  values_[static_cast<std::size_t>(node.outputs[output])].literal = &literal;
 }
 
 void Planner::define_inputs(const InputShapes& shapes, const std::vector<void*>* pointers) {

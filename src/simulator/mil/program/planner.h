@@ -49,7 +49,7 @@ class Planner {
 
   Slot declare(const Node& node, std::size_t output, Shape shape, const Info* over);
   void declare_alias(const Node& node, std::size_t output, const Info& in, Shape shape);
-  void declare_literal(const Node& node, const Value& literal);
+  void declare_literal(const Node& node, std::size_t output, const Value& literal);
   Info describe_output(const Node& node, std::size_t output, Shape shape) const;
 
   const Graph& graph_;
