@@ -56,11 +56,11 @@ def test_badtail_leaks_the_bias_of_v(tmp_path: Path) -> None:
 def test_fp32io(tmp_path: Path, compute: str) -> None:
     info = samples.write("fp32io", tmp_path / "m.mlpackage", compute=compute)
     _, inputs, outputs = run(info)
-    if compute == "fp16":
-        inputs = {"features": inputs["features"].astype(np.float16)}
+    # Inside an fp16 program the features may be rounded to fp16 (a device does, the simulator's fp32 mode does not).
+    atol = 3e-3 if compute == "fp16" else 1e-5
     for name, expected in sample_oracles.projection(info, inputs).items():
         assert outputs[name].dtype == np.float32
-        np.testing.assert_allclose(outputs[name], expected, rtol=2**-10 if compute == "fp16" else 1e-5, atol=1e-4)
+        np.testing.assert_allclose(outputs[name], expected, rtol=1e-5, atol=atol)
 
 
 @pytest.mark.parametrize(
