@@ -24,8 +24,9 @@ CODE_DIRECTORY = 0xFADE0C02
 ADHOC_FLAG = 0x2
 # What the compiler itself refers to and no header declares.
 COMPILER_NAMES = {
-    "_NSConcreteGlobalBlock", "_NSConcreteStackBlock", "_Unwind_Resume", "__chkstk_darwin", "__stack_chk_fail",
-    "__stack_chk_guard", "_tlv_bootstrap", "dyld_stub_binder", "_Block_object_assign", "_Block_object_dispose", "bzero",
+    "__chkstk_darwin", "__cxa_atexit", "__stack_chk_fail", "__stack_chk_guard", "_Block_object_assign",
+    "_Block_object_dispose", "_NSConcreteGlobalBlock", "_NSConcreteStackBlock", "_Unwind_Resume", "_tlv_bootstrap",
+    "bzero", "dyld_stub_binder",
 }  # fmt: skip
 # Ways to reach a name that the symbol table would not show. NSClassFromString is one too, but the only way to ask for a
 # class that may be absent, so the module's strings are checked instead.

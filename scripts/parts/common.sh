@@ -1,5 +1,7 @@
 # Functions that several parts share; sourced from the repository's root.
 
+linux_only() { [[ $(uname) == Linux ]] || { echo "runs on Linux only: $1"; exit 77; }; }
+
 # configure_and_build FOLDER CMAKE_OPTION...: an incremental build with native tests
 configure_and_build() {
   local folder=$1

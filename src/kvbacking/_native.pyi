@@ -263,6 +263,80 @@ def live_counts() -> dict[str, int]:
 def require_same_process() -> None:
     """Raises UnsupportedPlatformError in a child after fork()."""
 
+class HostConditions:
+    @property
+    def thermal(self) -> str | None: ...
+
+    @property
+    def low_power(self) -> bool | None: ...
+
+    @property
+    def busy_ticks(self) -> int: ...
+
+    @property
+    def total_ticks(self) -> int: ...
+
+def host_conditions() -> HostConditions:
+    """
+    Heat, low power mode and CPU time; None and 0 where the system does not tell.
+    """
+
+class SignpostEvent:
+    @property
+    def stage(self) -> str: ...
+
+    @property
+    def begins(self) -> bool: ...
+
+    @property
+    def interval(self) -> int: ...
+
+    @property
+    def at_ns(self) -> int: ...
+
+def record_signposts(on: bool) -> None:
+    """Starts or stops recording the stage marks."""
+
+def take_signposts() -> list[SignpostEvent]:
+    """The marks recorded since the last call, in order."""
+
+class SurfaceProbeStep:
+    @property
+    def step(self) -> str: ...
+
+    @property
+    def outcome(self) -> str: ...
+
+    @property
+    def domain(self) -> str: ...
+
+    @property
+    def code(self) -> int: ...
+
+    @property
+    def message(self) -> str: ...
+
+    @property
+    def bytes_per_row(self) -> int: ...
+
+def probe_surface(model: Model, inputs: dict[str, object], output: str) -> list[SurfaceProbeStep]:
+    """
+    Which treatment of a surface's array makes the framework refuse it as the backing of `output`. Raises ContractError.
+    """
+
+def hold_autorelease_pool(hold: bool) -> None:
+    """
+    Makes this thread keep one autorelease pool over all its calls, or drains it. For one experiment.
+    """
+
+def half_conversion_engine() -> str:
+    """vImage or Highway."""
+
+def convert_half_to_float(source: numpy.ndarray, destination: numpy.ndarray) -> None:
+    """
+    Dense float16 to dense float32 of the same shape, by half_conversion_engine(). Raises ValueError.
+    """
+
 class ComputeUnits(enum.Enum):
     cpu_only = 0
 

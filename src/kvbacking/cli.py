@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import traceback
@@ -15,11 +16,21 @@ from kvbacking._version import __version__
 from kvbacking.errors import KVBackingError, UnsupportedPlatformError
 
 EXIT_REJECTED, EXIT_USAGE, EXIT_MODEL, EXIT_PLATFORM, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
+# Commands whose modules are imported when they are asked for.
+LAZY_COMMANDS = dict.fromkeys(("bench", "compare", "experiment"), "kvbacking.measure.cli")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Commands(click.Group):
     """Errors are one line on stderr and an exit code; --debug shows the traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *LAZY_COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if module := LAZY_COMMANDS.get(cmd_name):
+            return cast(click.Command, getattr(importlib.import_module(module), cmd_name))
+        return super().get_command(ctx, cmd_name)
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         arguments = list(sys.argv[1:] if args is None else args)
@@ -43,13 +54,13 @@ class _Commands(click.Group):
         sys.exit(code)
 
 
-def _json_option(function: F) -> F:
+def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout and nothing else.")(
         function
     )
 
 
-def _model_options(function: F) -> F:
+def model_options(function: F) -> F:
     function = click.option(
         "--compute-units", type=click.Choice(["all", "cpu_only", "cpu_and_gpu", "cpu_and_ne"]), default="all"
     )(function)
@@ -57,7 +68,7 @@ def _model_options(function: F) -> F:
     return click.argument("model_path", metavar="MODEL", type=click.Path(exists=False))(function)
 
 
-def _contract_options(function: F) -> F:
+def contract_options(function: F) -> F:
     for option in (
         click.option("--sensitive-to", help="Inputs that must change the outputs: a,b (default: all)."),
         click.option("--max-rel", type=float, default=None, help="Parity tolerance, relative."),
@@ -84,13 +95,13 @@ def main(debug: bool) -> None:
 
 
 @main.command()
-@_model_options
-@_json_option
+@model_options
+@json_option
 def inspect(model_path: str, function_name: str | None, compute_units: str, as_json: bool) -> None:
     """Inputs, outputs, states, functions, fingerprint, family, layout warnings."""
     from kvbacking.inspection import describe
 
-    document = describe(_load(model_path, function_name, compute_units))
+    document = describe(load_model(model_path, function_name, compute_units))
     _show(document, as_json, "inspection")
 
 
@@ -101,7 +112,7 @@ def inspect(model_path: str, function_name: str | None, compute_units: str, as_j
 @click.option("--option", "-o", "options", multiple=True, metavar="NAME=VALUE", help="An option of this kind.")
 @click.option("--per-layer", is_flag=True, help="One output per layer (prefill).")
 @click.option("--checkpoint", type=click.Path(exists=True), help="A CTranslate2 Whisper checkpoint folder (whisper).")
-@_json_option
+@json_option
 def sample(
     kind: str, out: str, seed: int, options: tuple[str, ...], per_layer: bool, checkpoint: str | None, as_json: bool
 ) -> None:
@@ -123,15 +134,15 @@ def sample(
 
 
 @main.command()
-@_model_options
-@_contract_options
+@model_options
+@contract_options
 @click.option("--mechanism", default="raw,surface,pool", show_default=True, help="Some of raw,surface,pool.")
 @click.option("--repeats", type=int, default=8, show_default=True)
 @click.option("--timeout", "timeout_s", type=float, default=300.0, show_default=True, help="Seconds per mechanism.")
 @click.option(
     "--certificate", "certificate_path", type=click.Path(), help="Write a certificate of the first proven one."
 )
-@_json_option
+@json_option
 @click.pass_context
 def prove(
     ctx: click.Context,
@@ -155,9 +166,9 @@ def prove(
         raise click.UsageError(f"--mechanism must be some of {','.join(MECHANISMS)}, got {mechanism!r}")
     if repeats < 4:
         raise click.UsageError("--repeats must be at least 4")
-    model = _load(model_path, function_name, compute_units)
-    contract = _contract(model, contract_options)
-    first, second = _inputs(model, contract_options)
+    model = load_model(model_path, function_name, compute_units)
+    contract = contract_of(model, contract_options)
+    first, second = inputs_of(model, contract_options)
     verdict = run(
         model, first, contract, mechanisms=mechanisms, other_inputs=second, repeats=repeats, timeout_s=timeout_s
     )
@@ -180,7 +191,7 @@ def prove(
     "--on-fault", type=click.Choice(["raise", "control"]), default="raise", show_default=True,
     help="A window whose K/V failed a check: stop, or encode it again through the control.",
 )  # fmt: skip
-@_json_option
+@json_option
 def transcribe(
     wav: str,
     checkpoint: str,
@@ -199,7 +210,7 @@ def transcribe(
 
 
 @main.command()
-@_json_option
+@json_option
 def doctor(as_json: bool) -> None:
     """Platform, versions, page size, what can and cannot be proven here."""
     from kvbacking.doctor import diagnose
@@ -207,7 +218,7 @@ def doctor(as_json: bool) -> None:
     _show(diagnose(), as_json, "doctor")
 
 
-def _load(path: str, function: str | None, compute_units: str) -> Any:
+def load_model(path: str, function: str | None, compute_units: str) -> Any:
     from kvbacking.model import ComputeUnits, Model
 
     return Model.load(path, function=function, compute_units=cast(ComputeUnits, compute_units))
@@ -217,7 +228,7 @@ def _names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _contract(model: Any, options: dict[str, Any]) -> Any:
+def contract_of(model: Any, options: dict[str, Any]) -> Any:
     """The named family, else the one that matches, else what the options say about the model."""
     from kvbacking.contract import FAMILIES, KVContract, Tolerance, family_of
 
@@ -239,7 +250,7 @@ def _contract(model: Any, options: dict[str, Any]) -> Any:
     )
 
 
-def _inputs(model: Any, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def inputs_of(model: Any, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """(inputs, other inputs or None): from the file, else seeded and random."""
     import numpy as np
 

@@ -61,6 +61,14 @@ def test_nothing_runs_after_a_failed_setup(repository: Repository) -> None:
     assert result.stdout.rstrip().endswith("\n0 passed, 1 failed")
 
 
+def test_a_part_that_cannot_run_here_is_counted_apart(repository: Repository) -> None:
+    repository.script("scripts/parts/10-first", "exit 77")
+    result = repository.run()
+    assert result.returncode == 0
+    assert "skipped: not on" in result.stdout
+    assert result.stdout.rstrip().endswith("\n2 passed, 0 failed, 1 skipped")
+
+
 def test_one_part_alone(repository: Repository) -> None:
     result = repository.run("--only", "second", "--skip-setup")
     assert result.returncode == 0

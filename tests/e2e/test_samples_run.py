@@ -133,6 +133,19 @@ def test_flexible(tmp_path: Path, shapes: str, rows: tuple[int, ...]) -> None:
         kvb.KVContract.from_model(model, ("cross_k", "cross_v"))
 
 
+@pytest.mark.parametrize("default", [0.0, 0.5])
+def test_optional(tmp_path: Path, default: float) -> None:
+    info = samples.write("optional", tmp_path / "m.mlpackage", default=default)
+    model, inputs, left_out = run(info)
+    offset = np.random.default_rng(5).standard_normal(inputs["features"].shape).astype(np.float32)
+    given = model.predict(inputs | {"offset": offset})
+    assert model.inputs["offset"].optional
+    for outputs, added in ((left_out, np.float32(default)), (given, offset)):
+        expected = sample_oracles.projection(info, {"features": inputs["features"] + added})
+        for name, value in expected.items():
+            np.testing.assert_allclose(outputs[name], value, rtol=1e-5, atol=1e-5)
+
+
 def test_integers(tmp_path: Path) -> None:
     info = samples.write("integers", tmp_path / "m.mlpackage")
     _, inputs, outputs = run(info)

@@ -137,6 +137,16 @@ def test_flexible_outputs_have_no_shape(tmp_path: Path, kind: str, field: str) -
     assert not info.contract
 
 
+@pytest.mark.parametrize("default", [0.0, 0.5])
+def test_optional_input_carries_its_default(tmp_path: Path, default: float) -> None:
+    info = samples.write("optional", tmp_path / "m.mlpackage", default=default)
+    inputs = {f.name: f.type for f in spec_of(info).description.input}
+    assert not inputs["features"].isOptional
+    assert inputs["offset"].isOptional
+    assert inputs["offset"].multiArrayType.floatDefaultValue == default
+    assert set(info.input_specs) == {"features"}
+
+
 COMPRESSED = [
     *((target, "palette", bits) for target in ("macOS14", "macOS15") for bits in (1, 2, 4, 6, 8)),
     ("macOS15", "palette", 3),

@@ -42,8 +42,10 @@ def analyse(
     host_reasons: Sequence[str] = (),
     bootstrap_seed: int,
     resamples: int = RESAMPLES,
+    decided: Sequence[str] = DECIDED,
 ) -> Analysis:
-    """Pairs arms with the control per round; decides on `scored` arms for the stage and, if measured, end to end."""
+    """Pairs arms with the control per round and decides on the `scored` ones, for those of the `decided` intervals
+    that were measured (the first one always)."""
     grouped: dict[str, dict[int, Record]] = {name: {} for name in (control, duplicate, *scored)}
     for record in run.records:
         grouped[record.arm][record.round] = record
@@ -77,8 +79,8 @@ def analyse(
             objections=(*objections, *arms[name].reasons),
         )
         for name in scored
-        for interval in DECIDED
-        if interval == STAGE or interval in measured
+        for interval in decided
+        if interval == decided[0] or interval in measured
     ]
     return Analysis(
         arms=tuple(arms.values()), differences=differences, decisions=tuple(decisions), objections=tuple(objections)

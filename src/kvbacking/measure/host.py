@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -173,3 +174,12 @@ def _text(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
+
+
+def system_probe() -> HostProbe:
+    """The probe of this system."""
+    if sys.platform == "darwin":
+        from .host_macos import MacProbe
+
+        return MacProbe()
+    return LinuxProbe()

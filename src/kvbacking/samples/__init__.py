@@ -33,6 +33,7 @@ KINDS: dict[str, str] = {
     "stateful": "stateful",
     "multifunction": "variants",
     "flexible": "variants",
+    "optional": "variants",
     "integers": "variants",
     "int8out": "variants",
     "compressed": "compressed",

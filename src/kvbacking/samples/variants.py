@@ -1,4 +1,4 @@
-"""Small projections that differ in one respect each: `multifunction`, `flexible`, `integers`, `int8out`.
+"""Small packages that differ in one respect each: `multifunction`, `flexible`, `optional`, `integers`, `int8out`.
 
 All use one weight pair, K without and V with a bias, as the Whisper families do.
 """
@@ -165,4 +165,38 @@ def int8out(path: Path, rng: np.random.Generator, *, rows: int = 12, width: int 
         contract={"outputs": ("codes",), "live": rows, "axis": 1, "tail": "any"},
         options={"rows": rows, "width": width},
         weights={"bias": bias.astype(np.float32)},
+    )
+
+
+def optional(
+    path: Path, rng: np.random.Generator, *, layers: int = 2, width: int = 32, rows: int = 12, default: float = 0.0
+) -> SampleInfo:
+    """features [1, rows, width] and offset [1, rows, width], which may be left out and is `default` then, fp32 (a type
+    that can carry a default): cross_k, cross_v fp32 of features + offset."""
+    t = tools()
+    weights = draw_weights(rng, layers, width, "float32")
+    shape = (1, rows, width)
+
+    def build(features: Any, offset: Any) -> Any:
+        source = t.mb.add(x=features, y=offset)
+        return tuple(
+            t.mb.identity(x=project(source, weights, which, form="linear", dtype="float32"), name=name)
+            for name, which in zip(NAMES, ("key", "value"), strict=True)
+        )
+
+    specs = [t.mb.TensorSpec(shape=shape, dtype=t.types.fp32) for _ in range(2)]
+    program = t.mb.program(input_specs=specs, opset_version=target_of("macOS14"))(build)
+    inputs = [
+        t.ct.TensorType(name="features", shape=shape, dtype=np.float32),
+        t.ct.TensorType(name="offset", default_value=np.full(shape, default, np.float32), shape=shape),
+    ]
+    outputs = [t.ct.TensorType(name=name, dtype=np.float32) for name in NAMES]
+    save(convert(program, target="macOS14", outputs=outputs, inputs=inputs, compute="fp32"), path)
+    return SampleInfo(
+        kind="optional",
+        path=path,
+        input_specs={"features": InputSpec(shape=shape, dtype="float32")},
+        contract={"outputs": NAMES, "live": rows, "axis": 1, "tail": "any"},
+        options={"layers": layers, "width": width, "rows": rows, "default": default},
+        weights=weights,
     )

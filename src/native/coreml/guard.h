@@ -10,6 +10,7 @@
 #include <optional>
 #include <type_traits>
 
+#import "coreml/autorelease.h"
 #include "coreml/nserror.h"
 #include "kvbacking/error.h"
 
@@ -35,18 +36,25 @@ auto guarded(const char* place, ErrorCode code, Body&& body) -> std::invoke_resu
   using Slot = std::conditional_t<std::is_void_v<Result>, char, Result>;
   std::optional<Slot> result;
   std::exception_ptr error;
-  @autoreleasepool {
-    auto step = [&] {
-      if constexpr (std::is_void_v<Result>) {
-        body();
-      } else {
-        result.emplace(body());
-      }
-    };
+  auto step = [&] {
+    if constexpr (std::is_void_v<Result>) {
+      body();
+    } else {
+      result.emplace(body());
+    }
+  };
+  const auto attempt = [&] {
     @try {
       detail::run_guarded(step, error);
     } @catch (NSException* exception) {
       error = std::make_exception_ptr(exception_error(code, place, exception));
+    }
+  };
+  if (holds_autorelease_pool()) {
+    attempt();
+  } else {
+    @autoreleasepool {
+      attempt();
     }
   }
   if (error) std::rethrow_exception(error);

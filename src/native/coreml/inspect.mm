@@ -5,6 +5,7 @@
 #import "coreml/inputs.h"
 #import "coreml/nserror.h"
 #include "kvbacking/copy.h"
+#include "kvbacking/signpost.h"
 
 namespace kvbacking {
 namespace {
@@ -162,6 +163,7 @@ void take_output(const SessionPlan& plan, std::size_t output, BackingSet& set, O
     }
     return;
   }
+  const StageSignpost signpost(Stage::kCopy);
   const Layout dense = Layout::dense(result.returned->dtype, result.returned->shape);
   CopyTarget& target = set.copy_target(output, dense);
   std::byte* const destination = target.memory->payload();

@@ -8,6 +8,7 @@
 #import "coreml/availability.h"
 #import "coreml/nserror.h"
 #import "coreml/state_impl.h"
+#include "kvbacking/signpost.h"
 
 namespace kvbacking {
 namespace {
@@ -34,6 +35,7 @@ RawPrediction run_prediction(Model::Impl& model, id<MLFeatureProvider> inputs, M
   NSError* error = nil;
   RawPrediction result;
   id<MLFeatureProvider> features = nil;
+  const StageSignpost signpost(Stage::kPredict);
   const std::int64_t start = monotonic_ns();
   if (state == nullptr) {
     features = [model.model.get() predictionFromFeatures:inputs options:options error:&error];

@@ -11,6 +11,7 @@
 #import "coreml/state_impl.h"
 #import "coreml/verify.h"
 #include "kvbacking/copy.h"
+#include "kvbacking/signpost.h"
 
 namespace kvbacking {
 namespace {
@@ -77,7 +78,10 @@ class SessionCall {
     if (options_.state) state_use.emplace(options_.state->impl());
     taken_ = session_.take_set();
     const std::uint64_t sequence = session_.sequence.fetch_add(1, std::memory_order_relaxed);
-    taken_.set->prepare({scans_, options_.fill_byte, sequence * kSeedStep});
+    {
+      const StageSignpost signpost(Stage::kPrepare);
+      taken_.set->prepare({scans_, options_.fill_byte, sequence * kSeedStep});
+    }
     inputs_ = prepare_inputs(model_, inputs, scans_);
     RenewUnlessDone renew{*taken_.set};
     predict();
@@ -98,6 +102,23 @@ class SessionCall {
 
   void judge() {
     const std::int64_t start = monotonic_ns();
+    inspect();
+    const std::int64_t copy_start = monotonic_ns();
+    for (std::size_t i = 0; i < plan_.outputs.size(); ++i) {
+      take_output(plan_, i, *taken_.set, results_[i], scans_, failures_);
+    }
+    copy_ns_ = monotonic_ns() - copy_start;
+    throw_failures();
+    if (scans_) {
+      const StageSignpost signpost(Stage::kVerify);
+      scan_all();
+    }
+    throw_failures();
+    verify_ns_ = monotonic_ns() - start - copy_ns_;
+  }
+
+  void inspect() {
+    const StageSignpost signpost(Stage::kVerify);
     require_arrays();
     for (std::size_t i = 0; i < plan_.outputs.size(); ++i) {
       results_.push_back(inspect_output(plan_, i, *taken_.set, std::move(arrays_[i]), failures_));
@@ -105,15 +126,6 @@ class SessionCall {
     if (plan_.options.verify != Verify::kOff) check_distinct(results_, inputs_.ranges, failures_);
     throw_failures();
     refuse_ignored();
-    const std::int64_t copy_start = monotonic_ns();
-    for (std::size_t i = 0; i < plan_.outputs.size(); ++i) {
-      take_output(plan_, i, *taken_.set, results_[i], scans_, failures_);
-    }
-    copy_ns_ = monotonic_ns() - copy_start;
-    throw_failures();
-    if (scans_) scan_all();
-    throw_failures();
-    verify_ns_ = monotonic_ns() - start - copy_ns_;
   }
 
   // Without an array there is nothing to inspect, whatever is switched off.

@@ -56,12 +56,25 @@ typedef struct {
   NSInteger patchVersion;
 } NSOperatingSystemVersion;
 
+@interface NSAutoreleasePool : NSObject
+- (void)drain;
+@end
+
+typedef NS_ENUM(NSInteger, NSProcessInfoThermalState) {
+  NSProcessInfoThermalStateNominal,
+  NSProcessInfoThermalStateFair,
+  NSProcessInfoThermalStateSerious,
+  NSProcessInfoThermalStateCritical
+};
+
 @interface NSProcessInfo : NSObject
 @property(class, readonly, strong) NSProcessInfo* processInfo;
 @property(readonly, copy) NSString* operatingSystemVersionString;
 @property(readonly) NSOperatingSystemVersion operatingSystemVersion;
 @property(readonly) unsigned long long physicalMemory;
 @property(readonly) NSUInteger processorCount;
+@property(readonly) NSProcessInfoThermalState thermalState;
+@property(readonly, getter=isLowPowerModeEnabled) BOOL lowPowerModeEnabled;
 - (BOOL)isOperatingSystemAtLeastVersion:(NSOperatingSystemVersion)version;
 @end
 

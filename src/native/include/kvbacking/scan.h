@@ -13,13 +13,15 @@
 namespace kvbacking {
 
 struct ScanOptions {
-  std::optional<std::int64_t> live;  // elements of `axis` that are payload; the rest is the tail. Empty: all of it
-  std::int64_t axis = 0;             // may be negative
+  std::optional<std::int64_t> live = {};  // elements of `axis` that are payload; the rest is the tail. Empty: all of it
+  std::int64_t axis = 0;                  // may be negative
   int threads = 1;
   // Residue: count of elements whose bytes still hold this fill pattern (element_size bytes of it), e.g. a sentinel.
-  std::optional<std::uint64_t> fill_pattern;
+  std::optional<std::uint64_t> fill_pattern = {};
   // Parity against a second array of equal shape (dtype equal, or fp16/fp32), over the live range only when live is
-  // given.
+  // given. Differences of float16 and float32 are taken in fp32, those of the other dtypes in fp64. Infinity against
+  // the same infinity differs by 0, against anything else by infinity (always over); pairs with a NaN count in no
+  // error.
   const void* reference = nullptr;
   const Layout* reference_layout = nullptr;
   double max_abs = 0.0;  // tolerance: an element is over when |a-b| > max_abs + max_rel * |b|

@@ -1,0 +1,1 @@
+"""The steps behind scripts/mac-proof."""

@@ -1,0 +1,472 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "core/element.h"
+#include "core/extent.h"
+#include "core_support.h"
+#include "kvbacking/error.h"
+#include "kvbacking/scan.h"
+// After the rest.
+#include <xxhash.h>
+
+using namespace kvbacking;
+using namespace kvbacking::test;
+
+namespace {
+
+constexpr DType kTypes[] = {DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kInt8};
+
+// An array with its own memory: gaps hold 0xEE, the first element may be unaligned and strides negative.
+struct Array {
+  Array(Layout array_layout, std::size_t misalignment) : layout(std::move(array_layout)) {
+    const ByteExtent extent = byte_extent(layout);
+    origin = static_cast<std::size_t>(-extent.begin) + misalignment;
+    bytes.assign(origin + static_cast<std::size_t>(extent.end), std::byte{0xEE});
+  }
+  std::byte* data() { return bytes.data() + origin; }
+  std::byte* element(std::int64_t logical) {
+    std::int64_t offset = 0;
+    for (std::size_t i = layout.shape.size(); i-- > 0;) {
+      offset += logical % layout.shape[i] * layout.element_strides[i];
+      logical /= layout.shape[i];
+    }
+    return data() + offset * static_cast<std::int64_t>(element_size(layout.dtype));
+  }
+  void set_bits(std::int64_t logical, std::uint64_t bits) {
+    std::memcpy(element(logical), &bits, element_size(layout.dtype));
+  }
+  std::uint64_t bits(std::int64_t logical) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, element(logical), element_size(layout.dtype));
+    return value;
+  }
+  double value(std::int64_t logical) {
+    return visit_dtype(layout.dtype, [&]<class E>(E) { return static_cast<double>(E::read(element(logical))); });
+  }
+  Layout layout;
+  std::vector<std::byte> bytes;
+  std::size_t origin = 0;
+};
+
+bool is_live(const Layout& layout, const ScanOptions& options, std::int64_t logical) {
+  if (!options.live) return true;
+  const auto rank = static_cast<std::int64_t>(layout.shape.size());
+  const auto axis = static_cast<std::size_t>(options.axis < 0 ? options.axis + rank : options.axis);
+  for (std::size_t i = layout.shape.size(); i-- > axis + 1;) logical /= layout.shape[i];
+  return logical % layout.shape[axis] < *options.live;
+}
+
+double pair_error(DType dtype, double a, double b) {
+  if (a == b) return 0;
+  if (dtype == DType::kFloat16 || dtype == DType::kFloat32) {
+    return static_cast<double>(std::abs(static_cast<float>(a) - static_cast<float>(b)));
+  }
+  return std::abs(a - b);
+}
+
+// The obvious loop, one element after the other.
+ScanResult reference_scan(Array& array, const ScanOptions& options, Array* other) {
+  ScanResult r;
+  r.element_count = array.layout.element_count();
+  double low = std::numeric_limits<double>::infinity();
+  double high = -low;
+  bool any = false;
+  const std::size_t size = element_size(array.layout.dtype);
+  std::vector<std::byte> stream;
+  ParityResult p;
+  double sum = 0, dot = 0, aa = 0, bb = 0;
+  std::int64_t pairs = 0;
+  bool worst_set = false;
+  for (std::int64_t i = 0; i < r.element_count; ++i) {
+    const double value = array.value(i);
+    const bool live = is_live(array.layout, options, i);
+    stream.insert(stream.end(), array.element(i), array.element(i) + size);
+    if (std::isnan(value)) {
+      if (r.nan_count++ == 0) r.first_nan_index = i;
+      r.live_nan_count += live;
+    } else if (std::isinf(value)) {
+      if (r.inf_count++ == 0) r.first_inf_index = i;
+      r.live_inf_count += live;
+    }
+    if (options.fill_pattern) {
+      const std::uint64_t mask = size == 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << (8 * size)) - 1;
+      if (array.bits(i) == (*options.fill_pattern & mask) && r.residue_count++ == 0) r.first_residue_index = i;
+    }
+    if (!live) {
+      if (array.bits(i) != 0 && r.tail_dirty_count++ == 0) r.first_tail_dirty_index = i;
+      continue;
+    }
+    if (value != 0) r.live_all_zero = false;
+    if (!std::isnan(value)) {
+      any = true;
+      low = std::min(low, value);
+      high = std::max(high, value);
+    }
+    if (other == nullptr) continue;
+    const double b = other->value(i);
+    if (std::isnan(value) || std::isnan(b)) {
+      if (std::isnan(value) != std::isnan(b) && p.over_tolerance_count++ == 0) p.first_over_index = i;
+      continue;
+    }
+    const double error = pair_error(array.layout.dtype, value, b);
+    const bool infinite = std::isinf(value) || std::isinf(b);
+    const double rel = error == 0 ? 0 : (infinite || b == 0 ? INFINITY : error / std::abs(b));
+    if (!worst_set || error > p.max_abs_error) {
+      p.max_abs_error = error;
+      p.max_abs_index = i;
+    }
+    if (!worst_set || rel > p.max_rel_error) {
+      p.max_rel_error = rel;
+      p.max_rel_index = i;
+    }
+    worst_set = true;
+    if (error > 0 && (infinite || error > options.max_abs + options.max_rel * std::abs(b)) &&
+        p.over_tolerance_count++ == 0) {
+      p.first_over_index = i;
+    }
+    ++pairs;
+    sum += error;
+    if (infinite) continue;
+    dot += value * b;
+    aa += value * value;
+    bb += b * b;
+  }
+  r.min = any ? low : NAN;
+  r.max = any ? high : NAN;
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(stream.data(), stream.size()));
+  std::memcpy(r.digest.data(), canonical.digest, 16);
+  if (other != nullptr) {
+    p.mean_abs_error = pairs == 0 ? 0 : sum / static_cast<double>(pairs);
+    p.cosine = aa == 0 || bb == 0 ? (aa == bb ? 1.0 : 0.0) : dot / (std::sqrt(aa) * std::sqrt(bb));
+    r.parity = p;
+  }
+  return r;
+}
+
+bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+bool near(double a, double b) {
+  return same(a, b) || std::abs(a - b) <= 1e-5 * std::max({1e-3, std::abs(a), std::abs(b)});
+}
+
+void check_equal(const ScanResult& a, const ScanResult& e) {
+  CHECK(a.element_count == e.element_count);
+  CHECK(a.nan_count == e.nan_count);
+  CHECK(a.first_nan_index == e.first_nan_index);
+  CHECK(a.inf_count == e.inf_count);
+  CHECK(a.first_inf_index == e.first_inf_index);
+  CHECK(a.live_nan_count == e.live_nan_count);
+  CHECK(a.live_inf_count == e.live_inf_count);
+  CHECK(a.live_all_zero == e.live_all_zero);
+  CHECK_MESSAGE(same(a.min, e.min), a.min, " != ", e.min);
+  CHECK_MESSAGE(same(a.max, e.max), a.max, " != ", e.max);
+  CHECK(a.tail_dirty_count == e.tail_dirty_count);
+  CHECK(a.first_tail_dirty_index == e.first_tail_dirty_index);
+  CHECK(a.digest == e.digest);
+  CHECK(a.residue_count == e.residue_count);
+  CHECK(a.first_residue_index == e.first_residue_index);
+  REQUIRE(a.parity.has_value() == e.parity.has_value());
+  if (!a.parity) return;
+  const ParityResult& p = *a.parity;
+  const ParityResult& q = *e.parity;
+  CHECK_MESSAGE(same(p.max_abs_error, q.max_abs_error), p.max_abs_error, " != ", q.max_abs_error);
+  CHECK(p.max_abs_index == q.max_abs_index);
+  CHECK_MESSAGE(same(p.max_rel_error, q.max_rel_error), p.max_rel_error, " != ", q.max_rel_error);
+  CHECK(p.max_rel_index == q.max_rel_index);
+  CHECK(p.over_tolerance_count == q.over_tolerance_count);
+  CHECK(p.first_over_index == q.first_over_index);
+  CHECK_MESSAGE(near(p.mean_abs_error, q.mean_abs_error), p.mean_abs_error, " != ", q.mean_abs_error);
+  CHECK_MESSAGE(near(p.cosine, q.cosine), p.cosine, " != ", q.cosine);
+}
+
+void check_scan(Array& array, ScanOptions options, Array* other = nullptr) {
+  CAPTURE(array.layout.describe());
+  CAPTURE(options.live.value_or(-1));
+  CAPTURE(options.axis);
+  CAPTURE(options.threads);
+  if (other != nullptr) {
+    CAPTURE(other->layout.describe());
+    options.reference = other->data();
+    options.reference_layout = &other->layout;
+  }
+  const std::vector<std::byte> before = array.bytes;
+  check_equal(scan(array.data(), array.layout, options), reference_scan(array, options, other));
+  CHECK(array.bytes == before);
+}
+
+std::uint64_t bits_of(DType dtype, double value) {
+  std::uint64_t bits = 0;
+  switch (dtype) {
+    case DType::kFloat16:
+      return float_to_half(static_cast<float>(value));
+    case DType::kFloat32: {
+      const auto narrow = static_cast<float>(value);
+      std::memcpy(&bits, &narrow, 4);
+      return bits;
+    }
+    case DType::kFloat64:
+      std::memcpy(&bits, &value, 8);
+      return bits;
+    case DType::kInt32:
+      return static_cast<std::uint32_t>(static_cast<std::int32_t>(value));
+    case DType::kInt8:
+      break;
+  }
+  return static_cast<std::uint8_t>(static_cast<std::int8_t>(value));
+}
+
+// Bit patterns that matter, per dtype: zeros, subnormals, extremes, infinities, quiet and signalling NaNs.
+std::uint64_t special_bits(DType dtype, Random& random) {
+  const auto pick = [&](std::initializer_list<std::uint64_t> values) {
+    return values.begin()[random.between(0, static_cast<std::int64_t>(values.size()) - 1)];
+  };
+  switch (dtype) {
+    case DType::kFloat16:
+      return pick(
+          {0, 0x8000, 1, 0x8001, 0x03FF, 0x0400, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7C01, 0xFE00, 0x7FFF, 0xFFFF});
+    case DType::kFloat32:
+      return pick({0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000,
+                   0x7F800001, 0xFFC00000, 0x7FFFFFFF});
+    case DType::kFloat64:
+      return pick({0, 0x8000000000000000, 1, 0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFF0000000000000,
+                   0x7FF0000000000001, 0xFFF8000000000000});
+    default:
+      return pick({0, 1, 0xFFFFFFFF, 0x80000000, 0x7FFFFFFF, 0x80, 0x7F});
+  }
+}
+
+void fill(Array& array, Random& random, int special_percent, int zero_percent) {
+  const std::int64_t count = array.layout.element_count();
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (random.chance(special_percent)) {
+      array.set_bits(i, special_bits(array.layout.dtype, random));
+    } else if (random.chance(zero_percent)) {
+      array.set_bits(i, 0);
+    } else {
+      array.set_bits(i, bits_of(array.layout.dtype, static_cast<double>(random.between(-12000, 12000)) / 100.0));
+    }
+  }
+}
+
+ErrorCode scan_error(const Layout& layout, const ScanOptions& options) {
+  std::vector<std::byte> memory(1024);
+  try {
+    (void)scan(memory.data(), layout, options);
+  } catch (const Error& error) {
+    return error.code();
+  }
+  FAIL("no error was thrown");
+  return ErrorCode::kModel;
+}
+
+}  // namespace
+
+TEST_CASE("scan: the digest is XXH3-128 as xxhsum prints it") {
+  const Layout layout = Layout::dense(DType::kInt8, {3});
+  CHECK(scan("abc", layout).digest_hex() == "06b05ab6733a618578af5f94892f3950");
+  CHECK(scan(nullptr, Layout::dense(DType::kInt8, {0})).digest_hex() == "99aa06d3014798d86001c324468d497f");
+}
+
+TEST_CASE("scan: empty arrays and scalars") {
+  for (const DType dtype : kTypes) {
+    Array empty(Layout::dense(dtype, {2, 0, 3}), 0);
+    Array other(Layout::dense(dtype, {2, 0, 3}), 0);
+    check_scan(empty, {}, &other);
+    check_scan(empty, {.live = 0, .axis = 1});
+    Array scalar(Layout::dense(dtype, {}), 0);
+    scalar.set_bits(0, bits_of(dtype, -3));
+    check_scan(scalar, {}, &scalar);
+  }
+}
+
+TEST_CASE("scan: every single fp16 bit pattern alone, and as the odd one out") {
+  for_each_target([](const char* target) {
+    CAPTURE(target);
+    Array one(Layout::dense(DType::kFloat16, {1}), 0);
+    Array many(Layout::dense(DType::kFloat16, {300}), 0);
+    Random random(1);
+    for (std::uint32_t bits = 0; bits <= 0xFFFF; bits += (bits & 0x3FF) > 3 && (bits & 0x3FF) < 0x3F0 ? 97 : 1) {
+      one.set_bits(0, bits);
+      check_scan(one, {});
+      for (std::int64_t i = 0; i < 300; ++i) many.set_bits(i, bits_of(DType::kFloat16, 1.5));
+      many.set_bits(random.between(0, 299), bits);
+      check_scan(many, {.live = random.between(0, 300)});
+    }
+  });
+}
+
+TEST_CASE("scan: equals the reference on every target for all dtypes, layouts, ranges and contents") {
+  for_each_target([](const char* target) {
+    CAPTURE(target);
+    Random random(21);
+    for (int round = 0; round < 1200; ++round) {
+      const DType dtype = kTypes[random.between(0, 4)];
+      const std::vector<std::int64_t> shape = random_shape(random, 4000);
+      Array array(random_layout(random, dtype, shape, true), static_cast<std::size_t>(random.between(0, 3)));
+      fill(array, random, random.chance(50) ? 0 : static_cast<int>(random.between(1, 30)),
+           random.chance(30) ? 100 : 10);
+      ScanOptions options;
+      if (!shape.empty() && random.chance(70)) {
+        const auto rank = static_cast<std::int64_t>(shape.size());
+        options.axis = random.between(-rank, rank - 1);
+        options.live = random.between(0, shape[static_cast<std::size_t>((options.axis + rank) % rank)]);
+      }
+      if (random.chance(30)) options.fill_pattern = special_bits(dtype, random);
+      options.threads = random.chance(20) ? static_cast<int>(random.between(2, 4)) : 1;
+      if (random.chance(50)) {
+        check_scan(array, options);
+        continue;
+      }
+      const bool floating = dtype == DType::kFloat16 || dtype == DType::kFloat32;
+      const DType other_type =
+          floating && random.chance(40) ? (random.chance(50) ? DType::kFloat16 : DType::kFloat32) : dtype;
+      Array other(random_layout(random, other_type, shape, true), static_cast<std::size_t>(random.between(0, 3)));
+      fill(other, random, random.chance(50) ? 0 : 10, 10);
+      for (std::int64_t i = 0; i < array.layout.element_count(); ++i) {
+        if (!random.chance(80)) continue;  // mostly close to each other
+        const double value = array.value(i);
+        if (floating || std::isfinite(value))
+          other.set_bits(i, bits_of(other_type, floating && random.chance(50) ? value * 1.001 : value));
+      }
+      options.max_abs = random.chance(50) ? 0.0 : static_cast<double>(random.between(0, 100)) / 1000.0;
+      options.max_rel = random.chance(50) ? 0.0 : static_cast<double>(random.between(0, 100)) / 10000.0;
+      check_scan(array, options, &other);
+    }
+  });
+}
+
+TEST_CASE("scan: arrays larger than a unit, dense, padded and permuted, on one to three threads") {
+  for_each_target([](const char* target) {
+    CAPTURE(target);
+    Random random(22);
+    const std::vector<std::int64_t> shape = {2, 67, 640};
+    for (const DType dtype : {DType::kFloat16, DType::kFloat32, DType::kInt8}) {
+      const Layout layouts[] = {Layout::dense(dtype, shape), Layout::padded_rows(dtype, shape, 704),
+                                Layout::strided(dtype, shape, {1, 2 * 640, 2}),
+                                Layout::strided(dtype, shape, {90000, 645, 1}),
+                                Layout::strided(dtype, shape, {-50000, -700, 1})};
+      for (const Layout& layout : layouts) {
+        for (const Layout& other_layout : {layouts[0], layouts[1], layouts[2]}) {
+          Array array(layout, 1);
+          Array other(other_layout, 0);
+          fill(array, random, 0, 5);
+          fill(other, random, 0, 5);
+          for (std::int64_t i = 0; i < array.layout.element_count(); ++i) {
+            if (i % 17 != 0) other.set_bits(i, array.bits(i));
+          }
+          const bool contaminated = random.chance(50);
+          if (contaminated) array.set_bits(random.between(0, layout.element_count() - 1), special_bits(dtype, random));
+          for (int threads = 1; threads <= 3; ++threads) {
+            check_scan(array, {.live = 60, .axis = 1, .threads = threads, .max_abs = 0.5}, &other);
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("scan: the same values have the same digest however they are laid out") {
+  Random random(23);
+  const std::vector<std::int64_t> shape = {3, 50, 300};
+  Array dense(Layout::dense(DType::kFloat16, shape), 0);
+  fill(dense, random, 5, 5);
+  const std::string digest = scan(dense.data(), dense.layout).digest_hex();
+  for (const Layout& layout :
+       {Layout::padded_rows(DType::kFloat16, shape, 332), Layout::strided(DType::kFloat16, shape, {1, 900, 3}),
+        Layout::strided(DType::kFloat16, shape, {-15000, 300, 1})}) {
+    Array other(layout, 0);
+    for (std::int64_t i = 0; i < layout.element_count(); ++i) other.set_bits(i, dense.bits(i));
+    CHECK(scan(other.data(), layout).digest_hex() == digest);
+    CHECK(scan(other.data(), layout, {.threads = 2}).digest_hex() == digest);
+    other.set_bits(layout.element_count() - 1, other.bits(layout.element_count() - 1) ^ 1);
+    CHECK(scan(other.data(), layout).digest_hex() != digest);
+  }
+}
+
+TEST_CASE("scan: a single bad element is found wherever it is") {
+  for_each_target([](const char* target) {
+    CAPTURE(target);
+    const std::vector<std::int64_t> shape = {2, 20, 1280};
+    const std::int64_t last = 2 * 20 * 1280 - 1;
+    for (const std::int64_t padding : {0, 96}) {
+      Array array(Layout::padded_rows(DType::kFloat16, shape, 1280 + padding), 0);
+      Array control(Layout::dense(DType::kFloat16, shape), 0);
+      Random random(24);
+      const ScanOptions options{.live = 15, .axis = 1};
+      for (std::int64_t i = 0; i <= last; ++i) {
+        const std::uint64_t bits = is_live(array.layout, options, i) ? bits_of(DType::kFloat16, 2.0) : 0;
+        array.set_bits(i, bits);
+        control.set_bits(i, bits);
+      }
+      std::vector<std::int64_t> places = {0, 1, 15 * 1280 - 1, 15 * 1280, 20 * 1280 - 1, 20 * 1280, last - 1, last};
+      for (int i = 0; i < 40; ++i) places.push_back(random.between(0, last));
+      for (const std::int64_t place : places) {
+        for (const std::uint64_t bits : {0x7C00u, 0xFC00u, 0x7E00u, 0xFE00u, 0x7C01u, 0x8000u, 0x0001u}) {
+          const std::uint64_t before = array.bits(place);
+          array.set_bits(place, bits);
+          check_scan(array, options, &control);
+          array.set_bits(place, before);
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("scan: tiny and huge fp32 values keep cosine and mean meaningful") {
+  for (const double scale : {1e-30, 1e-42, 1e30}) {
+    Array a(Layout::dense(DType::kFloat32, {1000}), 0);
+    Array b(Layout::dense(DType::kFloat32, {1000}), 0);
+    Random random(25);
+    for (std::int64_t i = 0; i < 1000; ++i) {
+      const auto value = static_cast<double>(random.between(-1000, 1000)) / 500.0;
+      a.set_bits(i, bits_of(DType::kFloat32, value * scale));
+      b.set_bits(i, bits_of(DType::kFloat32, -value * scale));
+    }
+    ScanOptions options{.reference = b.data(), .reference_layout = &b.layout};
+    const ScanResult result = scan(a.data(), a.layout, options);
+    CAPTURE(scale);
+    CHECK(result.parity->cosine == doctest::Approx(-1.0));
+    CHECK(result.parity->max_rel_error == doctest::Approx(2.0));
+  }
+}
+
+TEST_CASE("scan: results do not depend on the number of threads") {
+  Random random(26);
+  Array a(Layout::dense(DType::kFloat16, {40, 80, 128}), 0);
+  Array b(a.layout, 0);
+  fill(a, random, 0, 5);
+  fill(b, random, 0, 5);
+  ScanOptions options{.reference = b.data(), .reference_layout = &b.layout};
+  const ScanResult one = scan(a.data(), a.layout, options);
+  for (int threads = 2; threads <= 5; ++threads) {
+    options.threads = threads;
+    const ScanResult many = scan(a.data(), a.layout, options);
+    CHECK(many.parity->mean_abs_error == one.parity->mean_abs_error);
+    CHECK(many.parity->cosine == one.parity->cosine);
+    check_equal(many, one);
+  }
+}
+
+TEST_CASE("scan: what cannot be scanned is refused") {
+  const Layout layout = Layout::dense(DType::kFloat16, {4, 8});
+  const Layout other = Layout::dense(DType::kFloat16, {8, 4});
+  const Layout integers = Layout::dense(DType::kInt8, {4, 8});
+  std::vector<std::byte> memory(1024);
+  CHECK(scan_error(layout, {.live = 5}) == ErrorCode::kInvalidArgument);
+  CHECK(scan_error(layout, {.live = -1}) == ErrorCode::kInvalidArgument);
+  CHECK(scan_error(layout, {.live = 1, .axis = 2}) == ErrorCode::kInvalidArgument);
+  CHECK(scan_error(layout, {.live = 1, .axis = -3}) == ErrorCode::kInvalidArgument);
+  CHECK(scan_error(Layout::dense(DType::kFloat16, {}), {.live = 1}) == ErrorCode::kInvalidArgument);
+  CHECK(scan_error(layout, {.threads = 0}) == ErrorCode::kInvalidArgument);
+  CHECK(scan_error(layout, {.reference = memory.data()}) == ErrorCode::kInvalidArgument);
+  CHECK(scan_error(layout, {.reference = memory.data(), .reference_layout = &other}) == ErrorCode::kInvalidArgument);
+  CHECK(scan_error(layout, {.reference = memory.data(), .reference_layout = &integers}) == ErrorCode::kInvalidArgument);
+  CHECK(scan_error(layout, {.reference = memory.data(), .reference_layout = &layout, .max_abs = -1}) ==
+        ErrorCode::kInvalidArgument);
+  CHECK(scan_error(layout, {.reference = memory.data(), .reference_layout = &layout, .max_rel = NAN}) ==
+        ErrorCode::kInvalidArgument);
+}
