@@ -38,7 +38,8 @@ class InputPool {
   static std::size_t max_buffers(std::size_t byte_count) noexcept;
 
  private:
-  std::shared_ptr<InputLoan> try_borrow(std::size_t byte_count, bool* created);
+  std::shared_ptr<InputLoan> try_borrow(std::size_t byte_count, std::size_t limit, bool* created);
+  void give_back_idle();
   std::mutex mutex_;
   std::vector<std::shared_ptr<InputBuffer>> buffers_;
 };

@@ -10,7 +10,10 @@ namespace kvbacking {
 namespace {
 
 constexpr std::size_t kMaxPooledByteCount = std::size_t{256} << 20;
-constexpr std::size_t kMinBuffers = 4, kMaxBuffers = 256;
+constexpr std::size_t kMinBuffers = 8, kMaxBuffers = 256;
+// Above this many, a deallocator that is about to run is worth a moment's wait, and idle buffers are given back.
+constexpr std::size_t kComfortable = 8;
+constexpr int kYields = 64;
 constexpr auto kPatience = std::chrono::seconds(5);
 constexpr auto kPollInterval = std::chrono::milliseconds(1);
 
@@ -20,7 +23,7 @@ std::size_t InputPool::max_buffers(std::size_t byte_count) noexcept {
   return std::clamp(kMaxPooledByteCount / std::max<std::size_t>(byte_count, 1), kMinBuffers, kMaxBuffers);
 }
 
-std::shared_ptr<InputLoan> InputPool::try_borrow(std::size_t byte_count, bool* created) {
+std::shared_ptr<InputLoan> InputPool::try_borrow(std::size_t byte_count, std::size_t limit, bool* created) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto lend = [](const std::shared_ptr<InputBuffer>& buffer) {
     buffer->on_loan.store(true, std::memory_order_relaxed);
@@ -29,10 +32,14 @@ std::shared_ptr<InputLoan> InputPool::try_borrow(std::size_t byte_count, bool* c
   std::shared_ptr<InputBuffer>* too_small = nullptr;
   for (auto& buffer : buffers_) {
     if (buffer->on_loan.load(std::memory_order_acquire)) continue;
-    if (buffer->memory->byte_count() >= byte_count) return lend(buffer);
+    if (buffer->memory->byte_count() >= byte_count) {
+      auto loan = lend(buffer);
+      give_back_idle();
+      return loan;
+    }
     too_small = &buffer;  // another shape of a flexible input
   }
-  if (too_small == nullptr && buffers_.size() >= max_buffers(byte_count)) return nullptr;
+  if (too_small == nullptr && buffers_.size() >= limit) return nullptr;
   auto buffer = std::make_shared<InputBuffer>();
   buffer->memory = Allocation::create(std::max<std::size_t>(byte_count, 1));
   *created = true;
@@ -44,10 +51,24 @@ std::shared_ptr<InputLoan> InputPool::try_borrow(std::size_t byte_count, bool* c
   return lend(buffer);
 }
 
+// Called with the lock held.
+void InputPool::give_back_idle() {
+  std::size_t surplus = buffers_.size() > kComfortable ? buffers_.size() - kComfortable : 0;
+  std::erase_if(buffers_, [&](const std::shared_ptr<InputBuffer>& buffer) {
+    if (surplus == 0 || buffer->on_loan.load(std::memory_order_acquire)) return false;
+    --surplus;
+    return true;
+  });
+}
+
 std::shared_ptr<InputLoan> InputPool::borrow(std::size_t byte_count, bool* created) {
+  for (int i = 0; i < kYields; ++i) {
+    if (auto loan = try_borrow(byte_count, kComfortable, created)) return loan;
+    std::this_thread::yield();
+  }
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   for (;;) {
-    if (auto loan = try_borrow(byte_count, created)) return loan;
+    if (auto loan = try_borrow(byte_count, max_buffers(byte_count), created)) return loan;
     if (std::chrono::steady_clock::now() >= deadline) {
       const auto count = static_cast<std::int64_t>(max_buffers(byte_count));
       throw Error(ErrorCode::kBackingInUse,
