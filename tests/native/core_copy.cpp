@@ -156,7 +156,7 @@ TEST_CASE("converted rows equal the scalar conversion on every SIMD target, what
 TEST_CASE("copies equal the element-wise reference, write every element and no gap") {
   Random random(11);
   constexpr DType kTypes[] = {DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kInt8};
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < rounds(1500); ++round) {
     const std::vector<std::int64_t> shape = random_shape(random, 3000);
     DType from_type = kTypes[random.between(0, 4)];
     DType to_type = from_type;
@@ -198,7 +198,7 @@ TEST_CASE("copies equal the element-wise reference, write every element and no g
 
 TEST_CASE("overlapping source and destination behave as if the source had been read first") {
   Random random(12);
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < rounds(1500); ++round) {
     const std::vector<std::int64_t> shape = random_shape(random, 400);
     const DType from_type = random.chance(70) ? DType::kFloat16 : DType::kFloat32;
     const DType to_type = random.chance(70) ? from_type : DType::kFloat32;

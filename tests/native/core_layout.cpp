@@ -94,7 +94,7 @@ TEST_CASE("row padding is recognised only where rows are dense and evenly spaced
 
 TEST_CASE("self-overlap is never missed, and span and density match the element walk") {
   Random random(7);
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < rounds(3000); ++round) {
     const std::vector<std::int64_t> shape = random_shape(random, 200);
     std::vector<std::int64_t> strides;
     for (std::size_t i = 0; i < shape.size(); ++i) strides.push_back(random.between(-6, 40));
@@ -120,7 +120,7 @@ TEST_CASE("self-overlap is never missed, and span and density match the element 
 
 TEST_CASE("permuted and gapped layouts are known to be distinct") {
   Random random(8);
-  for (int round = 0; round < 500; ++round) {
+  for (int round = 0; round < rounds(500); ++round) {
     const Layout layout = random_layout(random, DType::kFloat16, random_shape(random, 500), true);
     CAPTURE(layout.describe());
     CHECK_FALSE(layout.overlaps_itself());

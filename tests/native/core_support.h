@@ -14,6 +14,15 @@
 
 namespace kvbacking::test {
 
+// Random rounds of a test: fewer under a sanitizer, where each costs ten times as much.
+constexpr int rounds(int normally) {
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  return normally / 8;
+#else
+  return normally;
+#endif
+}
+
 // splitmix64: the same numbers on every standard library.
 class Random {
  public:

@@ -1,5 +1,5 @@
 #if defined(__x86_64__)
-#include "core/digest_avx2.h"
+#include "core/digest_updates.h"
 
 // Everything shared with other translation units is included before the target attribute is pushed: an inline
 // function compiled for AVX2 here could otherwise be the copy that the linker keeps for everybody.

@@ -22,8 +22,7 @@ class ParityTally {
   // dtypes are equal, or float16 and float32. Differences of these two are taken in fp32, of the others in fp64.
   ParityTally(DType a_dtype, DType b_dtype, double max_abs, double max_rel);
 
-  void add(const Tile& a, const Tile& b, std::int64_t logical_start, ParityChunk& chunk, std::int64_t prefetch_a,
-           std::int64_t prefetch_b);
+  void add(const Tile& a, const Tile& b, std::int64_t logical_start, ParityChunk& chunk);
   void merge(const ParityTally& other) noexcept;
   ParityResult result(std::span<const ParityChunk> chunks) const;
 

@@ -18,7 +18,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
-constexpr std::int64_t kCacheLine = 64;
 constexpr std::size_t kMaxLanes = 16;
 
 // Without the instruction (see convert.cpp) halves are widened one by one: correct, and rare in this decade.
@@ -52,6 +51,12 @@ struct FloatSource {
 
 #undef KVB_HAS_HALF_INSTRUCTION
 
+// For loops over one array.
+struct NoSource {
+  static constexpr std::int64_t kSize = 0;
+  static HWY_INLINE VF Load(DF d, const std::byte*) { return hn::Zero(d); }
+};
+
 // The ragged end of a row as a vector of values and zeros: zeros on both sides add nothing and cross no threshold.
 template <class Source>
 HWY_INLINE VF LoadPart(DF d, const std::byte* bytes, std::int64_t count) {
@@ -60,19 +65,8 @@ HWY_INLINE VF LoadPart(DF d, const std::byte* bytes, std::int64_t count) {
   return Source::Load(d, padded);
 }
 
-// Asks for what lies `distance` bytes behind these elements. Only an address: it may lie past the array.
-template <class Source>
-HWY_INLINE void Prefetch(const std::byte* elements, std::int64_t count, std::int64_t distance) {
-  if (distance == 0) return;
-  const auto address = reinterpret_cast<std::uintptr_t>(elements) + static_cast<std::uintptr_t>(distance);
-  for (std::int64_t byte = 0; byte < count * Source::kSize; byte += kCacheLine) {
-    __builtin_prefetch(reinterpret_cast<const void*>(address + static_cast<std::uintptr_t>(byte)));
-  }
-}
-
 template <class A, class B, class Step>
-HWY_INLINE void ForEachPair(DF d, const Tile& a, const Tile& b, std::int64_t prefetch_a, std::int64_t prefetch_b,
-                            const Step& step) {
+HWY_INLINE void ForEachPair(DF d, const Tile& a, const Tile& b, const Step& step) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   constexpr std::int64_t kUnroll = 4;
   for (std::int64_t row = 0; row < a.rows; ++row) {
@@ -80,8 +74,6 @@ HWY_INLINE void ForEachPair(DF d, const Tile& a, const Tile& b, std::int64_t pre
     const std::byte* HWY_RESTRICT pb = b.data + row * b.row_stride;
     std::int64_t i = 0;
     for (; i + kUnroll * lanes <= a.row_length; i += kUnroll * lanes) {
-      Prefetch<A>(pa + i * A::kSize, kUnroll * lanes, prefetch_a);
-      Prefetch<B>(pb + i * B::kSize, kUnroll * lanes, prefetch_b);
       for (std::int64_t k = 0; k < kUnroll; ++k) {
         const std::int64_t at = i + k * lanes;
         step(static_cast<int>(k % 2), A::Load(d, pa + at * A::kSize), B::Load(d, pb + at * B::kSize));
@@ -95,73 +87,104 @@ HWY_INLINE void ForEachPair(DF d, const Tile& a, const Tile& b, std::int64_t pre
   }
 }
 
-template <class A, class B>
-ParityTile Parity(const Tile& a, const Tile& b, const ParityThresholds& thresholds, std::int64_t prefetch_a,
-                  std::int64_t prefetch_b) {
+// What one of two interleaved accumulators holds. The sign bit of `rel` and `tol` is set once a threshold was crossed:
+// or-ing signs is cheaper than comparing.
+struct ParityLanes {
+  VF error, dot, aa, bb, worst, rel, tol;
+};
+
+// kRelative: the tolerance has a relative part. Without one `worst` alone tells whether it is exceeded.
+template <class A, class B, bool kRelative>
+ParityTile Parity(const Tile& a, const Tile& b, const ParityThresholds& thresholds) {
   const DF d;
-  struct Lane {
-    VF error, dot, aa, bb, worst, rel, tol;
-  };
   const VF zero = hn::Zero(d);
-  const VF none = hn::Set(d, -1.0f);
-  Lane lane0{zero, zero, zero, zero, zero, none, none};
-  Lane lane1 = lane0;
+  ParityLanes lanes0{zero, zero, zero, zero, zero, zero, zero};
+  ParityLanes lanes1 = lanes0;
 #if HWY_TARGET <= HWY_AVX2 || HWY_ARCH_ARM_A64
-  constexpr float kSlack = 1.0f;  // fused: the sign of d - r * |b| is exact
+  constexpr float kSlack = 1.0f;  // fused: the sign of r * |b| - error is exact
 #else
   constexpr float kSlack = 1.0f - 0x1p-20f;
 #endif
   const VF rel_seen = hn::Set(d, thresholds.max_rel_seen * kSlack);
   const VF tolerance_rel = hn::Set(d, thresholds.tolerance_rel * (1.0f - 0x1p-20f));
-  ForEachPair<A, B>(d, a, b, prefetch_a, prefetch_b, [&](int half, VF va, VF vb) HWY_ATTR {
-    Lane& lane = half == 0 ? lane0 : lane1;
+  const VF tolerance_abs = hn::Set(d, thresholds.tolerance_abs * (1.0f - 0x1p-20f));
+  ForEachPair<A, B>(d, a, b, [&](int half, VF va, VF vb) HWY_ATTR {
+    ParityLanes& lanes = half == 0 ? lanes0 : lanes1;
     const VF error = hn::Abs(hn::Sub(va, vb));
     const VF magnitude = hn::Abs(vb);
-    lane.error = hn::Add(lane.error, error);
-    lane.worst = hn::Max(lane.worst, error);
-    lane.rel = hn::Max(lane.rel, hn::NegMulAdd(rel_seen, magnitude, error));
-    lane.tol = hn::Max(lane.tol, hn::NegMulAdd(tolerance_rel, magnitude, error));
-    lane.dot = hn::MulAdd(va, vb, lane.dot);
-    lane.aa = hn::MulAdd(va, va, lane.aa);
-    lane.bb = hn::MulAdd(vb, vb, lane.bb);
+    lanes.error = hn::Add(lanes.error, error);
+    lanes.worst = hn::Max(lanes.worst, error);
+    lanes.rel = hn::Or(lanes.rel, hn::MulSub(rel_seen, magnitude, error));
+    if constexpr (kRelative) {
+      lanes.tol = hn::Or(lanes.tol, hn::MulAdd(tolerance_rel, magnitude, hn::Sub(tolerance_abs, error)));
+    }
+    lanes.dot = hn::MulAdd(va, vb, lanes.dot);
+    lanes.aa = hn::MulAdd(va, va, lanes.aa);
+    lanes.bb = hn::MulAdd(vb, vb, lanes.bb);
   });
 
-  HWY_ALIGN float lanes[kMaxLanes];
+  HWY_ALIGN float values[kMaxLanes];
   const auto sum = [&](VF x, VF y) HWY_ATTR {
-    hn::Store(hn::Add(x, y), d, lanes);
+    hn::Store(hn::Add(x, y), d, values);
     double total = 0;
-    for (std::size_t i = 0; i < hn::Lanes(d); ++i) total += static_cast<double>(lanes[i]);
+    for (std::size_t i = 0; i < hn::Lanes(d); ++i) total += static_cast<double>(values[i]);
     return total;
   };
+  const auto any_sign = [&](VF x, VF y) HWY_ATTR {
+    const hn::RebindToSigned<DF> di;
+    return !hn::AllFalse(di, hn::Lt(hn::BitCast(di, hn::Or(x, y)), hn::Zero(di)));
+  };
   ParityTile tile;
-  tile.sums = {sum(lane0.error, lane1.error), sum(lane0.dot, lane1.dot), sum(lane0.aa, lane1.aa),
-               sum(lane0.bb, lane1.bb)};
-  hn::Store(hn::Max(lane0.worst, lane1.worst), d, lanes);
-  tile.max_abs_error = *std::max_element(lanes, lanes + hn::Lanes(d));
+  tile.sums = {sum(lanes0.error, lanes1.error), sum(lanes0.dot, lanes1.dot), sum(lanes0.aa, lanes1.aa),
+               sum(lanes0.bb, lanes1.bb)};
+  hn::Store(hn::Max(lanes0.worst, lanes1.worst), d, values);
+  tile.max_abs_error = *std::max_element(values, values + hn::Lanes(d));
   tile.plain = std::isfinite(tile.sums.abs_error) && std::isfinite(tile.sums.dot) &&
                std::isfinite(tile.sums.a_squared) && std::isfinite(tile.sums.b_squared);
-  tile.may_exceed_rel = !hn::AllFalse(d, hn::Gt(hn::Max(lane0.rel, lane1.rel), zero));
-  const VF tolerance_abs = hn::Set(d, thresholds.tolerance_abs * (1.0f - 0x1p-20f));
-  tile.may_exceed_tolerance = !hn::AllFalse(d, hn::Gt(hn::Max(lane0.tol, lane1.tol), tolerance_abs));
+  tile.may_exceed_rel = any_sign(lanes0.rel, lanes1.rel);
+  tile.may_exceed_tolerance =
+      kRelative ? any_sign(lanes0.tol, lanes1.tol) : tile.max_abs_error > thresholds.tolerance_abs;
   return tile;
 }
+
+template <class Source>
+ParityTile Equal(const Tile& tile) {
+  const DF d;
+  VF squares0 = hn::Zero(d);
+  VF squares1 = squares0;
+  ForEachPair<Source, NoSource>(d, tile, tile, [&](int half, VF v, VF) HWY_ATTR {
+    VF& squares = half == 0 ? squares0 : squares1;
+    squares = hn::MulAdd(v, v, squares);
+  });
+  HWY_ALIGN float values[kMaxLanes];
+  hn::Store(hn::Add(squares0, squares1), d, values);
+  double total = 0;
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) total += static_cast<double>(values[i]);
+  ParityTile result;
+  result.sums = {0.0, total, total, total};
+  result.plain = std::isfinite(total);
+  return result;
+}
+
+ParityTile EqualHalf(const Tile& tile) { return Equal<HalfSource>(tile); }
+ParityTile EqualFloat(const Tile& tile) { return Equal<FloatSource>(tile); }
 
 template <class A, class B>
 std::int64_t CountAbove(const Tile& a, const Tile& b, float limit) {
   const DF d;
   const VF limits = hn::Set(d, limit);
   std::size_t count = 0;
-  ForEachPair<A, B>(d, a, b, 0, 0, [&](int, VF va, VF vb) HWY_ATTR {
+  ForEachPair<A, B>(d, a, b, [&](int, VF va, VF vb) HWY_ATTR {
     count += hn::CountTrue(d, hn::Gt(hn::Abs(hn::Sub(va, vb)), limits));
   });
   return static_cast<std::int64_t>(count);
 }
 
-#define KVB_PARITY_PAIR(NAME, A, B)                                                                                  \
-  ParityTile Parity##NAME(const Tile& a, const Tile& b, const ParityThresholds& thresholds, std::int64_t prefetch_a, \
-                          std::int64_t prefetch_b) {                                                                 \
-    return Parity<A, B>(a, b, thresholds, prefetch_a, prefetch_b);                                                   \
-  }                                                                                                                  \
+#define KVB_PARITY_PAIR(NAME, A, B)                                                           \
+  ParityTile Parity##NAME(const Tile& a, const Tile& b, const ParityThresholds& thresholds) { \
+    return thresholds.tolerance_rel != 0 ? Parity<A, B, true>(a, b, thresholds)               \
+                                         : Parity<A, B, false>(a, b, thresholds);             \
+  }                                                                                           \
   std::int64_t CountAbove##NAME(const Tile& a, const Tile& b, float limit) { return CountAbove<A, B>(a, b, limit); }
 KVB_PARITY_PAIR(HalfHalf, HalfSource, HalfSource)
 KVB_PARITY_PAIR(HalfFloat, HalfSource, FloatSource)
@@ -179,19 +202,24 @@ HWY_EXPORT(ParityHalfHalf);
 HWY_EXPORT(ParityHalfFloat);
 HWY_EXPORT(ParityFloatHalf);
 HWY_EXPORT(ParityFloatFloat);
+HWY_EXPORT(EqualHalf);
+HWY_EXPORT(EqualFloat);
 HWY_EXPORT(CountAboveHalfHalf);
 HWY_EXPORT(CountAboveHalfFloat);
 HWY_EXPORT(CountAboveFloatHalf);
 HWY_EXPORT(CountAboveFloatFloat);
 
-ParityTile parity_tile(DType a_dtype, const Tile& a, DType b_dtype, const Tile& b, const ParityThresholds& thresholds,
-                       std::int64_t prefetch_a, std::int64_t prefetch_b) {
+ParityTile parity_tile(DType a_dtype, const Tile& a, DType b_dtype, const Tile& b, const ParityThresholds& thresholds) {
   const bool a_half = a_dtype == DType::kFloat16;
   const bool b_half = b_dtype == DType::kFloat16;
-  if (a_half && b_half) return HWY_DYNAMIC_DISPATCH(ParityHalfHalf)(a, b, thresholds, prefetch_a, prefetch_b);
-  if (a_half) return HWY_DYNAMIC_DISPATCH(ParityHalfFloat)(a, b, thresholds, prefetch_a, prefetch_b);
-  if (b_half) return HWY_DYNAMIC_DISPATCH(ParityFloatHalf)(a, b, thresholds, prefetch_a, prefetch_b);
-  return HWY_DYNAMIC_DISPATCH(ParityFloatFloat)(a, b, thresholds, prefetch_a, prefetch_b);
+  if (a_half && b_half) return HWY_DYNAMIC_DISPATCH(ParityHalfHalf)(a, b, thresholds);
+  if (a_half) return HWY_DYNAMIC_DISPATCH(ParityHalfFloat)(a, b, thresholds);
+  if (b_half) return HWY_DYNAMIC_DISPATCH(ParityFloatHalf)(a, b, thresholds);
+  return HWY_DYNAMIC_DISPATCH(ParityFloatFloat)(a, b, thresholds);
+}
+
+ParityTile equal_tile(DType dtype, const Tile& tile) {
+  return dtype == DType::kFloat16 ? HWY_DYNAMIC_DISPATCH(EqualHalf)(tile) : HWY_DYNAMIC_DISPATCH(EqualFloat)(tile);
 }
 
 std::int64_t count_above(DType a_dtype, const Tile& a, DType b_dtype, const Tile& b, float limit) {

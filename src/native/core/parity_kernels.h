@@ -30,9 +30,11 @@ struct ParityTile {
   bool may_exceed_tolerance = false;  // some |a-b| may be above tolerance_abs + tolerance_rel * |b|
 };
 
-// dtypes: each float16 or float32. `prefetch_*`: bytes ahead to ask for; 0: not.
-ParityTile parity_tile(DType a_dtype, const Tile& a, DType b_dtype, const Tile& b, const ParityThresholds& thresholds,
-                       std::int64_t prefetch_a, std::int64_t prefetch_b);
+// dtypes: each float16 or float32.
+ParityTile parity_tile(DType a_dtype, const Tile& a, DType b_dtype, const Tile& b, const ParityThresholds& thresholds);
+
+// The same for two tiles known to be bitwise equal, from one of them: there is no error, only squares.
+ParityTile equal_tile(DType dtype, const Tile& tile);
 
 // Elements with |a-b| > limit (limit is exact in fp32). Both tiles hold finite values only.
 std::int64_t count_above(DType a_dtype, const Tile& a, DType b_dtype, const Tile& b, float limit);

@@ -105,9 +105,6 @@ class Worker {
     for (std::int64_t index = first; index < last; ++index) {
       const Unit unit = plan_.load(index, buffer_);
       if (digest != nullptr) update(*digest, unit.a);
-      // The next unit usually lies right behind this one; asking for a wrong address costs nothing but the asking.
-      prefetch_a_ = unit.a.rows * unit.a.row_stride;
-      prefetch_b_ = unit.b.rows * unit.b.row_stride;
       scan_unit(unit, chunk);
     }
   }
@@ -157,7 +154,7 @@ class Worker {
   void scan_tiles(const Tile& a, const Tile& b, std::int64_t logical, bool live, ParityChunk* chunk) {
     if (live) {
       scan_live(a, logical);
-      if (chunk != nullptr) parity_.add(a, b, logical, *chunk, 0, prefetch_b_);
+      if (chunk != nullptr) parity_.add(a, b, logical, *chunk);
     } else {
       scan_tail(a, logical);
     }
@@ -166,7 +163,7 @@ class Worker {
 
   void scan_live(const Tile& tile, std::int64_t logical) {
     if (!has_range_kernel(dtype_)) return tally_live(dtype_, tile, logical, tally_);
-    if (accumulate_range(dtype_, tile, &range_, prefetch_a_).non_finite) {
+    if (accumulate_range(dtype_, tile, &range_).non_finite) {
       tally_live(dtype_, tile, logical, tally_);
     } else {
       range_used_ = true;
@@ -175,7 +172,7 @@ class Worker {
 
   void scan_tail(const Tile& tile, std::int64_t logical) {
     if (!has_range_kernel(dtype_)) return tally_tail(dtype_, tile, logical, true, tally_);
-    const TileFlags flags = accumulate_range(dtype_, tile, nullptr, prefetch_a_);
+    const TileFlags flags = accumulate_range(dtype_, tile, nullptr);
     if (!flags.non_zero_bits) return;
     if (flags.non_finite) return tally_tail(dtype_, tile, logical, true, tally_);
     // Tails that may hold anything are long and plain: count them at full speed.
@@ -201,7 +198,6 @@ class Worker {
   UnitBuffer buffer_;
   RangeState range_{};
   bool range_used_ = false;
-  std::int64_t prefetch_a_ = 0, prefetch_b_ = 0;
   Tally tally_;
   ParityTally parity_;
 };

@@ -18,23 +18,15 @@ HWY_BEFORE_NAMESPACE();
 namespace kvbacking::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr std::int64_t kCacheLine = 64;
-
 template <typename T>
 const T* Row(const Tile& tile, std::int64_t row) {
   return reinterpret_cast<const T*>(tile.data + row * tile.row_stride);
 }
 
-// Only an address: it may lie past the array.
-inline void PrefetchAhead(const void* address, std::int64_t distance) {
-  __builtin_prefetch(
-      reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(address) + static_cast<std::uintptr_t>(distance)));
-}
-
 // Feeds every element of the tile to step(vector) in whole vectors. A ragged end is covered by a last vector that
 // overlaps its predecessor, which the extremes do not notice; a row shorter than a vector is repeated up to one.
 template <class D, class Step>
-HWY_INLINE void ForEachVector(D d, const Tile& tile, std::int64_t prefetch, const Step& step) {
+HWY_INLINE void ForEachVector(D d, const Tile& tile, const Step& step) {
   using T = hn::TFromD<D>;
   constexpr std::int64_t kUnroll = 4;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -43,11 +35,6 @@ HWY_INLINE void ForEachVector(D d, const Tile& tile, std::int64_t prefetch, cons
     const T* HWY_RESTRICT p = Row<T>(tile, row);
     std::int64_t i = 0;
     for (; i + kUnroll * lanes <= length; i += kUnroll * lanes) {
-      if (prefetch != 0) {
-        for (std::int64_t line = 0; line < kUnroll * lanes * static_cast<std::int64_t>(sizeof(T)); line += kCacheLine) {
-          PrefetchAhead(reinterpret_cast<const std::byte*>(p + i) + line, prefetch);
-        }
-      }
       step(0, hn::LoadU(d, p + i));
       step(1, hn::LoadU(d, p + i + lanes));
       step(0, hn::LoadU(d, p + i + 2 * lanes));
@@ -69,7 +56,7 @@ HWY_INLINE void ForEachVector(D d, const Tile& tile, std::int64_t prefetch, cons
 
 // U: the element's bits. kInfinity: the bits of +infinity.
 template <typename U, U kInfinity>
-TileFlags FloatRange(const Tile& tile, RangeState* state, std::int64_t prefetch) {
+TileFlags FloatRange(const Tile& tile, RangeState* state) {
   constexpr U kSign = static_cast<U>(U{1} << (sizeof(U) * 8 - 1));
   using I = std::make_signed_t<U>;
   const hn::ScalableTag<U> du;
@@ -77,7 +64,7 @@ TileFlags FloatRange(const Tile& tile, RangeState* state, std::int64_t prefetch)
   auto umax0 = hn::Zero(du), umax1 = hn::Zero(du);
   auto umin0 = hn::Set(du, std::numeric_limits<U>::max()), umin1 = umin0;
   auto smax0 = hn::Set(di, std::numeric_limits<I>::min()), smax1 = smax0;
-  ForEachVector(du, tile, prefetch, [&](int half, auto v) HWY_ATTR {
+  ForEachVector(du, tile, [&](int half, auto v) HWY_ATTR {
     auto& umax = half == 0 ? umax0 : umax1;
     auto& umin = half == 0 ? umin0 : umin1;
     auto& smax = half == 0 ? smax0 : smax1;
@@ -107,11 +94,11 @@ TileFlags FloatRange(const Tile& tile, RangeState* state, std::int64_t prefetch)
 }
 
 template <typename I>
-TileFlags IntegerRange(const Tile& tile, RangeState* state, std::int64_t prefetch) {
+TileFlags IntegerRange(const Tile& tile, RangeState* state) {
   const hn::ScalableTag<I> di;
   auto max0 = hn::Set(di, std::numeric_limits<I>::min()), max1 = max0;
   auto min0 = hn::Set(di, std::numeric_limits<I>::max()), min1 = min0;
-  ForEachVector(di, tile, prefetch, [&](int half, auto v) HWY_ATTR {
+  ForEachVector(di, tile, [&](int half, auto v) HWY_ATTR {
     auto& smax = half == 0 ? max0 : max1;
     auto& smin = half == 0 ? min0 : min1;
     smax = hn::Max(smax, v);
@@ -129,18 +116,12 @@ TileFlags IntegerRange(const Tile& tile, RangeState* state, std::int64_t prefetc
   return flags;
 }
 
-TileFlags RangeFloat16(const Tile& tile, RangeState* state, std::int64_t prefetch) {
-  return FloatRange<std::uint16_t, 0x7C00>(tile, state, prefetch);
+TileFlags RangeFloat16(const Tile& tile, RangeState* state) { return FloatRange<std::uint16_t, 0x7C00>(tile, state); }
+TileFlags RangeFloat32(const Tile& tile, RangeState* state) {
+  return FloatRange<std::uint32_t, 0x7F800000>(tile, state);
 }
-TileFlags RangeFloat32(const Tile& tile, RangeState* state, std::int64_t prefetch) {
-  return FloatRange<std::uint32_t, 0x7F800000>(tile, state, prefetch);
-}
-TileFlags RangeInt8(const Tile& tile, RangeState* state, std::int64_t prefetch) {
-  return IntegerRange<std::int8_t>(tile, state, prefetch);
-}
-TileFlags RangeInt32(const Tile& tile, RangeState* state, std::int64_t prefetch) {
-  return IntegerRange<std::int32_t>(tile, state, prefetch);
-}
+TileFlags RangeInt8(const Tile& tile, RangeState* state) { return IntegerRange<std::int8_t>(tile, state); }
+TileFlags RangeInt32(const Tile& tile, RangeState* state) { return IntegerRange<std::int32_t>(tile, state); }
 
 template <typename U>
 std::int64_t CountEqualBits(const Tile& tile, std::uint64_t pattern) {
@@ -257,16 +238,16 @@ void reset_range(DType dtype, RangeState& state) noexcept {
   }
 }
 
-TileFlags accumulate_range(DType dtype, const Tile& tile, RangeState* state, std::int64_t prefetch_byte_count) {
+TileFlags accumulate_range(DType dtype, const Tile& tile, RangeState* state) {
   switch (dtype) {
     case DType::kFloat16:
-      return HWY_DYNAMIC_DISPATCH(RangeFloat16)(tile, state, prefetch_byte_count);
+      return HWY_DYNAMIC_DISPATCH(RangeFloat16)(tile, state);
     case DType::kFloat32:
-      return HWY_DYNAMIC_DISPATCH(RangeFloat32)(tile, state, prefetch_byte_count);
+      return HWY_DYNAMIC_DISPATCH(RangeFloat32)(tile, state);
     case DType::kInt8:
-      return HWY_DYNAMIC_DISPATCH(RangeInt8)(tile, state, prefetch_byte_count);
+      return HWY_DYNAMIC_DISPATCH(RangeInt8)(tile, state);
     default:
-      return HWY_DYNAMIC_DISPATCH(RangeInt32)(tile, state, prefetch_byte_count);
+      return HWY_DYNAMIC_DISPATCH(RangeInt32)(tile, state);
   }
 }
 

@@ -35,8 +35,8 @@ struct Extremes {
 // float16, float32, int8 and int32; the other dtypes have no fast path.
 bool has_range_kernel(DType dtype) noexcept;
 void reset_range(DType dtype, RangeState& state) noexcept;
-// `state` may be null (only the flags are wanted). `prefetch_byte_count`: how far ahead to ask for memory; 0: not.
-TileFlags accumulate_range(DType dtype, const Tile& tile, RangeState* state, std::int64_t prefetch_byte_count);
+// `state` may be null (only the flags are wanted).
+TileFlags accumulate_range(DType dtype, const Tile& tile, RangeState* state);
 // At least one tile must have been accumulated.
 Extremes reduce_range(DType dtype, const RangeState& state) noexcept;
 
