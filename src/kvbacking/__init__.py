@@ -18,6 +18,10 @@ from kvbacking.errors import (
     UnsupportedPlatformError,
 )
 from kvbacking.evidence import OutputEvidence
+from kvbacking.measure.bench import bench
+from kvbacking.measure.compare import ComparisonRefusedError, ReportComparison, compare
+from kvbacking.measure.promotion import promote
+from kvbacking.measure.report import Report
 from kvbacking.model import Model, State, TensorSpec
 from kvbacking.prove import certify, prove
 from kvbacking.runtime import RuntimeInfo, runtime_info
@@ -27,8 +31,9 @@ from kvbacking.verdict import Verdict
 
 __all__ = [
     "DISTIL", "TURBO", "AllocationError", "BackingIgnoredError", "BackingIgnoredWarning", "BackingInUseError",
-    "Certificate", "CertificateError", "CheckFailure", "ContractError", "IntegrityError", "KVBackingError",
-    "KVContract", "Model", "ModelError", "OutputEvidence", "Prediction", "PredictionError", "RuntimeInfo", "ScanResult",
-    "Session", "SessionStats", "State", "TensorSpec", "Tolerance", "UnsupportedPlatformError", "Verdict", "__version__",
-    "certify", "prove", "runtime_info", "scan",
+    "Certificate", "CertificateError", "CheckFailure", "ComparisonRefusedError", "ContractError", "IntegrityError",
+    "KVBackingError", "KVContract", "Model", "ModelError", "OutputEvidence", "Prediction", "PredictionError", "Report",
+    "ReportComparison", "RuntimeInfo", "ScanResult", "Session", "SessionStats", "State", "TensorSpec", "Tolerance",
+    "UnsupportedPlatformError", "Verdict", "__version__", "bench", "certify", "compare", "promote", "prove",
+    "runtime_info", "scan",
 ]  # fmt: skip

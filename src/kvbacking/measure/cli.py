@@ -131,7 +131,6 @@ def compare(first: str, second: str, as_json: bool) -> None:
 @json_option
 def experiment(
     name: str,
-    /,
     model_path: str,
     function_name: str | None,
     compute_units: str,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kvbacking.errors import KVBackingError
+
 from .report import Report
 
 # What has to be equal for two reports to be about the same thing; what may differ is the point of comparing.
@@ -27,7 +29,7 @@ _ENVIRONMENT: tuple[tuple[str, ...], ...] = (
 )
 
 
-class ComparisonRefusedError(ValueError):
+class ComparisonRefusedError(KVBackingError, ValueError):
     """The reports are about different things. `differences`: (what, in the first, in the second)."""
 
     def __init__(self, differences: list[tuple[str, Any, Any]]) -> None:
