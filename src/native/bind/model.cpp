@@ -29,7 +29,8 @@ nb::dict predict(const Model& model, const nb::dict& inputs, const std::shared_p
   }
   nb::dict result;
   for (OwnedOutput& output : outputs) {
-    result[output.name.c_str()] = numpy_owned(std::move(output));
+    const std::string name = output.name;
+    result[name.c_str()] = numpy_owned(std::move(output));
   }
   return result;
 }
