@@ -62,15 +62,22 @@ def contract(model: kvb.Model, small: samples.SampleInfo) -> kvb.KVContract:
 
 
 @pytest.fixture
-def settled() -> Callable[..., dict[str, int]]:
-    """settled(wanted=None): live native objects once the framework let go (it may hold arrays for about a second)."""
+def settled(model: kvb.Model) -> Callable[..., dict[str, int]]:
+    """settled(): live native objects once they have not changed for longer than the framework may hold arrays (about a
+    second); settled(wanted): as soon as they are these, or else after some seconds."""
 
-    def count(wanted: dict[str, int] | None = None, timeout_s: float = 5.0) -> dict[str, int]:
+    def count(wanted: dict[str, int] | None = None, timeout_s: float = 6.0) -> dict[str, int]:
         deadline = time.monotonic() + timeout_s
+        counts, since = None, time.monotonic()
         while True:
             gc.collect()
-            counts = _native.live_counts()
-            if wanted is None or counts == wanted or time.monotonic() > deadline:
+            model.release_idle_inputs()  # how many are needed at once depends on when the framework lets go
+            now = _native.live_counts()
+            if now != counts:
+                counts, since = now, time.monotonic()
+            if counts == wanted or time.monotonic() > deadline:
+                return counts
+            if wanted is None and time.monotonic() - since > 1.2:
                 return counts
             time.sleep(0.02)
 

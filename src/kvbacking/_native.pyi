@@ -394,6 +394,9 @@ class Model:
     @property
     def compute_units(self) -> ComputeUnits: ...
 
+    def release_idle_inputs(self) -> None:
+        """Frees the input buffers that nothing holds now."""
+
     def functions(self) -> list[str]:
         """
         Names of the functions of a multi-function package; empty where they cannot be listed.

@@ -131,7 +131,7 @@ class Recipe:
         self.admissible(model)
         self.emit("step", step="control")
         self.control(model)
-        before = self.settled_counts()
+        before = self.settled_counts(model)
         self.emit("step", step="reuse")
         reuse = self.find_reuse(model)
         self.emit("step", step="recipe")
@@ -139,7 +139,7 @@ class Recipe:
         self.emit("step", step="complete")
         self.complete(model)
         self.emit("step", step="live counts")
-        self.no_growth(before)
+        self.no_growth(model, before)
         if self.failures:
             self.answer("correct", "no", f"{len(self.failures)} failed checks")
         elif self.open_checks:
@@ -359,8 +359,8 @@ class Recipe:
         self.fail(failures) if failures else None
         self.check("complete", not failures, f"two fills ({', '.join(f'{f:#04x}' for f in FILLS)}), reuse mode {reuse}")
 
-    def no_growth(self, before: Mapping[str, int]) -> None:
-        after = self.settled_counts(before)
+    def no_growth(self, model: Model, before: Mapping[str, int]) -> None:
+        after = self.settled_counts(model, before)
         grown = {kind: (before.get(kind, 0), n) for kind, n in after.items() if n > before.get(kind, 0)}
         if grown:
             text = ", ".join(f"{kind}: {a} -> {b}" for kind, (a, b) in grown.items())
@@ -389,11 +389,12 @@ class Recipe:
             self.answer("correct", "unknown", "a later prediction failed")
             self.reject("used", str(error), _as_failures(error))
 
-    def settled_counts(self, wanted: Mapping[str, int] | None = None) -> dict[str, int]:
+    def settled_counts(self, model: Model, wanted: Mapping[str, int] | None = None) -> dict[str, int]:
         """Live native objects, once what the framework holds for a while is gone."""
         deadline = time.monotonic() + SETTLE_S
         while True:
             gc.collect()
+            model.release_idle_inputs()  # how many were needed at once depends on when the framework let go
             counts = _native.live_counts()
             if wanted is None or not (Counter(counts) - Counter(wanted)) or time.monotonic() > deadline:
                 return counts

@@ -121,12 +121,11 @@ class KVContract:
         axis = _integer("axis", axis)
         live = _integer("live", live)
         ranks = {len(s) for s in shape_of.values()}
-        if len(ranks) != 1:
-            raise ValueError(f"KVContract: one axis needs outputs of one rank, got {dict(shape_of)}")
-        rank = ranks.pop()
-        if not -rank <= axis < rank:
-            raise ValueError(f"KVContract.axis {axis} is outside a shape of {rank} dimensions")
-        axis %= rank
+        if axis < 0 and len(ranks) != 1:
+            raise ValueError(f"KVContract.axis {axis} is another one in each of the ranks of {dict(shape_of)}")
+        if not -min(ranks) <= axis < min(ranks):
+            raise ValueError(f"KVContract.axis {axis} is outside a shape of {min(ranks)} dimensions")
+        axis %= min(ranks)
         for name, shape in shape_of.items():
             if not 0 < live <= shape[axis]:
                 raise ValueError(f"KVContract.live must be 1 to {shape[axis]} (axis {axis} of {name!r}), got {live}")
@@ -170,9 +169,10 @@ class KVContract:
     ) -> KVContract:
         """Shapes and dtypes from the model. Default outputs: every array output of a fixed shape; `live`: the whole
         axis; `unbacked`: every other output. Raises ContractError naming every output that cannot be backed."""
-        names = (
-            tuple(n for n, s in model.outputs.items() if s.backable) if outputs is None else _names("outputs", outputs)
-        )
+        if outputs is None:  # with none that can be backed, say why of each
+            names = tuple(n for n, s in model.outputs.items() if s.backable) or tuple(model.outputs)
+        else:
+            names = _names("outputs", outputs)
         failures = []
         for name in names:
             spec = model.outputs.get(name)
@@ -192,9 +192,7 @@ class KVContract:
                     )
                 )
         if not names:
-            failures.append(
-                CheckFailure(output="*", check="name", expected="at least one output of a fixed shape", actual="none")
-            )
+            failures.append(CheckFailure(output="*", check="name", expected="at least one output", actual="none"))
         if failures:
             raise ContractError(_summary("[KVContract.from_model]", failures), failures=failures)
         specs = {n: model.outputs[n] for n in names}

@@ -218,6 +218,10 @@ class Model:
         prepared = prepare_inputs(self.inputs, inputs, cast)
         return self._native.predict(prepared, None if state is None else state._native)
 
+    def release_idle_inputs(self) -> None:
+        """Frees the input buffers that nothing holds now; the next predictions make new ones."""
+        self._native.release_idle_inputs()
+
     def new_state(self) -> State:
         """New buffers, all zero. Raises UnsupportedPlatformError before macOS 15."""
         return State(_native.State.create(self._native))

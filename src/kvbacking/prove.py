@@ -21,7 +21,7 @@ from kvbacking import _recipe
 from kvbacking._arrays import AnyArray, prepare_inputs
 from kvbacking.certificate import Certificate
 from kvbacking.contract import KVContract
-from kvbacking.errors import CheckFailure
+from kvbacking.errors import CheckFailure, UnsupportedPlatformError
 from kvbacking.model import Model
 from kvbacking.runtime import runtime_info
 from kvbacking.verdict import Answer, AppliedRule, Check, MechanismVerdict, Verdict, applied, names_of, standing_rules
@@ -42,7 +42,8 @@ def prove(
     """Tries to falsify each mechanism on this model and contract, each in a child process of at most `timeout_s`.
 
     `other_inputs` must give other outputs (freshness is checked between the two); by default it is made from `inputs`.
-    Every prediction of a stateful model starts from a fresh state. Raises ContractError for inputs that do not fit.
+    Every prediction of a stateful model starts from a fresh state. Raises ContractError for inputs that do not fit,
+    UnsupportedPlatformError where no child process can be started.
     """
     _check_arguments(model, contract, mechanisms, repeats, timeout_s)
     first = prepare_inputs(model.inputs, inputs, cast=False)
@@ -145,7 +146,7 @@ def _prove_one(
         start_new_session=True,
         env=_child_environment(),
     )
-    termination, detail = "completed", "the child process ended normally"
+    termination, detail, stderr = "completed", "the child process ended normally", b""
     try:
         _, stderr = child.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -155,6 +156,9 @@ def _prove_one(
             os.killpg(child.pid, signal.SIGKILL)
             child.communicate()
     events = _read_events(Path(request.events))
+    if not events:
+        text = detail if termination == "timeout" else _how_it_ended(child.returncode, stderr)
+        raise UnsupportedPlatformError(f"[prove] the child process did not start: {text}")
     if termination == "completed" and child.returncode != 0:
         termination, detail = "crash", _how_it_ended(child.returncode, stderr)
     if termination != "completed":
@@ -165,7 +169,7 @@ def _prove_one(
 def _child_environment() -> dict[str, str]:
     """This process's environment, with this very package importable."""
     environment = dict(os.environ)
-    package_parent = str(Path(__file__).resolve().parent.parent)
+    package_parent = str(Path(__file__).absolute().parent.parent)
     paths = [package_parent, *environment.get("PYTHONPATH", "").split(os.pathsep)]
     environment["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)
     return environment

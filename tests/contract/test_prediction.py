@@ -167,7 +167,7 @@ def test_fresh_is_known_from_the_second_prediction_on(
 
 
 BYTE_CHECKS = ("digest", "finite", "non_zero", "min", "max", "tail_zero", "complete", "canaries_intact")
-LAYOUT_CHECKS = ("in_range", "layout_ok", "distinct")
+LAYOUT_CHECKS = ("layout_ok", "distinct")  # where the storage lies belongs to acceptance, which is always known
 
 
 @pytest.mark.parametrize("verify", ["off", "layout", "scan", "full"])

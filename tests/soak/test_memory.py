@@ -19,9 +19,21 @@ MIB = 1 << 20
 MECHANISMS = ("framework", "raw", "surface", "pool")
 
 
-def run(info: samples.SampleInfo, mechanism: str, count: int, settled: Callable[..., Any]) -> None:
-    model = kvb.Model.load(info.path)
-    contract = kvb.KVContract.from_model(model, **info.contract)
+@pytest.fixture
+def run(
+    model: kvb.Model, contract: kvb.KVContract, small: samples.SampleInfo, settled: Callable[..., Any]
+) -> Callable[[str, int], None]:
+    return lambda mechanism, count: predict_many(model, contract, small, mechanism, count, settled)
+
+
+def predict_many(
+    model: kvb.Model,
+    contract: kvb.KVContract,
+    info: samples.SampleInfo,
+    mechanism: str,
+    count: int,
+    settled: Callable[..., Any],
+) -> None:
     inputs = [info.inputs(seed=seed) for seed in range(4)]
     window = count // 10
     footprints: list[int] = []
@@ -43,13 +55,13 @@ def run(info: samples.SampleInfo, mechanism: str, count: int, settled: Callable[
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.filterwarnings("ignore::kvbacking.BackingIgnoredWarning")
-def test_five_hundred_predictions(small: samples.SampleInfo, mechanism: str, settled: Callable[..., Any]) -> None:
-    run(small, mechanism, 500, settled)
+def test_five_hundred_predictions(run: Callable[[str, int], None], mechanism: str) -> None:
+    run(mechanism, 500)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.filterwarnings("ignore::kvbacking.BackingIgnoredWarning")
-def test_ten_thousand_predictions(small: samples.SampleInfo, mechanism: str, settled: Callable[..., Any]) -> None:
-    run(small, mechanism, 10_000, settled)
+def test_ten_thousand_predictions(run: Callable[[str, int], None], mechanism: str) -> None:
+    run(mechanism, 10_000)

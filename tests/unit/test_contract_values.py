@@ -38,6 +38,12 @@ def test_one_shape_and_dtype_are_spread_and_axes_normalised() -> None:
     assert value.sensitive_to is None
 
 
+def test_outputs_of_different_ranks_share_an_axis_that_both_have() -> None:
+    value = contract(shapes={"k": (2, 8, 4), "v": (2, 8)})
+    assert value.axis == 1
+    assert value.shapes["v"] == (2, 8)
+
+
 def test_json_and_pickle_round_trip() -> None:
     value = contract(
         shapes={"k": (2, 8, 4), "v": (3, 8, 4)}, dtypes={"k": "float16", "v": "int8"}, tail="any",
@@ -68,7 +74,8 @@ def test_it_cannot_be_changed() -> None:
         ({"shapes": (2, 0, 4)}, ValueError, "positive"),
         ({"shapes": (2, 8.0, 4)}, TypeError, "integer"),
         ({"shapes": ()}, ValueError, "positive"),
-        ({"shapes": {"k": (2, 8, 4), "v": (2, 8)}}, ValueError, "rank"),
+        ({"shapes": {"k": (2, 8, 4), "v": (2, 8)}, "axis": -1}, ValueError, "axis"),
+        ({"shapes": {"k": (2, 8, 4), "v": (2, 8)}, "axis": 2}, ValueError, "axis"),
         ({"dtypes": "bfloat16"}, ValueError, "bfloat16"),
         ({"dtypes": 16}, TypeError, "dtype"),
         ({"dtypes": ["float16", "float16"]}, TypeError, "dtypes"),

@@ -74,6 +74,8 @@ void init_model(nb::module_& m) {
       .def_prop_ro("states", &Model::states)
       .def_prop_ro("compiled_path", &Model::compiled_path)
       .def_prop_ro("compute_units", &Model::compute_units)
+      .def("release_idle_inputs", &Model::release_idle_inputs, nb::call_guard<nb::gil_scoped_release>(),
+           "Frees the input buffers that nothing holds now.")
       .def("functions", &Model::functions, nb::call_guard<nb::gil_scoped_release>(),
            "Names of the functions of a multi-function package; empty where they cannot be listed.")
       .def("predict", &predict, "inputs"_a, "state"_a = nb::none(),

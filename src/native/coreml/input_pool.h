@@ -35,6 +35,7 @@ class InputPool {
   // A buffer of at least `byte_count` bytes. When max_buffers() are all still held by the framework, waits up to
   // kPatience for one and then throws Error(kBackingInUse). Sets *created when it had to allocate.
   std::shared_ptr<InputLoan> borrow(std::size_t byte_count, bool* created);
+  void release_idle() noexcept;
   static std::size_t max_buffers(std::size_t byte_count) noexcept;
 
  private:

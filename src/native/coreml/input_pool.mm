@@ -51,6 +51,11 @@ std::shared_ptr<InputLoan> InputPool::try_borrow(std::size_t byte_count, std::si
   return lend(buffer);
 }
 
+void InputPool::release_idle() noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(buffers_, [](const auto& buffer) { return !buffer->on_loan.load(std::memory_order_acquire); });
+}
+
 // Called with the lock held.
 void InputPool::give_back_idle() {
   std::size_t surplus = buffers_.size() > kComfortable ? buffers_.size() - kComfortable : 0;

@@ -114,6 +114,10 @@ const std::vector<TensorSpec>& Model::states() const noexcept { return impl_->st
 const std::string& Model::compiled_path() const noexcept { return impl_->compiled_path; }
 ComputeUnits Model::compute_units() const noexcept { return impl_->compute_units; }
 
+void Model::release_idle_inputs() noexcept {
+  for (const FeaturePlan& plan : impl_->input_plans) plan.pool->release_idle();
+}
+
 std::vector<std::string> Model::functions() const {
   require_same_process();
   return guarded("model.functions", ErrorCode::kModel, [&]() -> std::vector<std::string> {

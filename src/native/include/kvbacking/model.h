@@ -55,6 +55,8 @@ class Model {
   ComputeUnits compute_units() const noexcept;
   // Functions of a multi-function package; empty where the system cannot list them (before macOS 15) or there is one.
   std::vector<std::string> functions() const;
+  // Frees the input buffers that nothing holds now; the next predictions make new ones.
+  void release_idle_inputs() noexcept;
 
   struct Impl;  // Objective-C++ side, coreml/model_impl.h
   Impl& impl() const noexcept { return *impl_; }

@@ -11,7 +11,6 @@ enum class Unary : std::uint8_t {
   kAbs,
   kCeil,
   kClampedLinear,
-  kClampedRelu,
   kCos,
   kElu,
   kErf,
