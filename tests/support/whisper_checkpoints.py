@@ -80,6 +80,9 @@ def random_variables(
                 linear(f"{prefix}/attention/linear_1", 2 * width, width)
                 found[f"{prefix}/attention/linear_1/bias"][:width] = 0
                 linear(f"{prefix}/attention/linear_2", width, width)
+                # Random decoders hardly listen; this one does, so that another K/V is another text.
+                found[f"{prefix}/attention/linear_0/weight"] *= np.float16(3)
+                found[f"{prefix}/attention/linear_2/weight"] *= np.float16(6)
     for name, fan_in in (("conv1", mels), ("conv2", width)):
         found[f"encoder/{name}/weight"] = draw(width, fan_in, 3)
         found[f"encoder/{name}/bias"] = draw(width, scale=0.3)

@@ -120,13 +120,13 @@ def test_nothing_is_scored_without_a_floor_or_with_an_objection() -> None:
 
 def test_blocks_hold_every_arm_once_and_positions_balance() -> None:
     names = ("a", "b", "c", "d")
-    blocks = randomised_blocks(names, 2000, seed=3)
+    blocks = list(randomised_blocks(names, 2000, seed=3))
     assert all(sorted(block) == list(names) for block in blocks)
     for name in names:
         counts = Counter(block.index(name) for block in blocks)
         assert all(400 < counts[position] < 600 for position in range(4))
-    assert randomised_blocks(names, 50, seed=3) == blocks[:50]
-    assert randomised_blocks(names, 50, seed=4) != blocks[:50]
+    assert list(randomised_blocks(names, 50, seed=3)) == blocks[:50]
+    assert list(randomised_blocks(names, 50, seed=4)) != blocks[:50]
     with pytest.raises(ValueError, match="differ"):
         randomised_blocks(("a", "a"), 5, seed=0)
     with pytest.raises(ValueError, match="at least 1"):

@@ -6,7 +6,7 @@ import importlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -20,6 +20,9 @@ from kvbacking.cli import (
     model_options,
 )
 
+if TYPE_CHECKING:
+    from kvbacking.model import ComputeUnits
+
 
 @click.command()
 @model_options
@@ -32,6 +35,8 @@ from kvbacking.cli import (
 @click.option("--no-placement", is_flag=True, help="Do not load the model once more per compute unit.")
 @click.option("--certificate", "certificate_path", type=click.Path(exists=True), help="Of prove: gives the reuse mode.")
 @click.option("--task", metavar="MODULE:NAME", help="An end-to-end task (kvbacking.measure.session_arm.EndToEnd).")
+@click.option("--whisper", "wav", type=click.Path(), help="Task: the text of this WAV; MODEL encodes for --checkpoint.")
+@click.option("--checkpoint", type=click.Path(), help="A CTranslate2 Whisper checkpoint folder (with --whisper).")
 @click.option("--promote", "promote_path", type=click.Path(), help="Write --certificate promoted, if --task allows it.")
 @click.option("--out", type=click.Path(file_okay=False), required=True, help="Folder of the report.")
 @json_option
@@ -50,6 +55,8 @@ def bench(
     no_placement: bool,
     certificate_path: str | None,
     task: str | None,
+    wav: str | None,
+    checkpoint: str | None,
     promote_path: str | None,
     out: str,
     as_json: bool,
@@ -65,11 +72,23 @@ def bench(
     from .progress import progress_bar
     from .promotion import promote
 
-    if promote_path and not (task and certificate_path):
-        raise click.UsageError("--promote needs --task and --certificate")
-    model = load_model(model_path, function_name, compute_units)
-    contract = contract_of(model, options)
-    inputs, _ = inputs_of(model, options)
+    if promote_path and not ((task or wav) and certificate_path):
+        raise click.UsageError("--promote needs --task or --whisper, and --certificate")
+    if (wav is None) != (checkpoint is None) or (wav and task):
+        raise click.UsageError("--whisper and --checkpoint go together, and not with --task")
+    end_to_end = _task(task) if task else None
+    if wav and checkpoint:
+        from kvbacking.whisper.task import open_speech
+
+        speech = open_speech(checkpoint, model_path, wav, compute_units=cast("ComputeUnits", compute_units))
+        model, contract, inputs = speech.model, speech.contract, speech.inputs()
+        end_to_end, source = speech, Path(wav).name
+    else:
+        model = load_model(model_path, function_name, compute_units)
+        contract = contract_of(model, options)
+        inputs, _ = inputs_of(model, options)
+        given = options["inputs_path"]
+        source = Path(given).name if given else f"random, seed {options['seed']}"
     certificate = Certificate.load(certificate_path) if certificate_path else None
     with progress_bar("bench") as progress:
         report = run(
@@ -82,12 +101,10 @@ def bench(
             verify=verify,
             fresh=fresh,
             reuse=certificate.reuse if certificate and certificate.mechanism == "surface" else None,
-            end_to_end=_task(task) if task else None,
+            end_to_end=end_to_end,
             placement=not no_placement,
             progress=progress,
-            inputs_source=Path(options["inputs_path"]).name
-            if options["inputs_path"]
-            else f"random, seed {options['seed']}",
+            inputs_source=source,
         )
     paths = report.write(out)
     if as_json:

@@ -120,14 +120,14 @@ class SessionArm:
         }
         path: PathName = prediction.path
         records = {name: e.to_dict() for name, e in prediction.evidence.items() if name in self.contract.outputs}
-        unaccepted = [n for n, e in records.items() if self.expects == "backing" and not e["accepted"]]
+        unaccepted = [n for n, e in records.items() if path == "backing" and not e["accepted"]]
         started = self.clock.now_ns()
         prediction.release()
         if self.fresh:
             self.close()
         intervals[RELEASE] = self.clock.now_ns() - started
         problem = failed_gate or (f"not accepted: {', '.join(unaccepted)}" if unaccepted else None)
-        if problem is None:
+        if problem is None and path == self.expects:
             self.evidence = list(records.values())
         # A session that found a fault raises, and one that does not verify is refused by bench().
         return Sample(intervals=intervals, path=path, verified=self.verify != "off", problem=problem)

@@ -7,6 +7,7 @@ follow the format raises CheckpointError naming the file and the place; sizes ar
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -125,7 +126,7 @@ class Checkpoint:
     variables: Mapping[str, Array] = field(repr=False)
 
     @staticmethod
-    def load(directory: str | Path) -> Checkpoint:
+    def load(directory: str | os.PathLike[str]) -> Checkpoint:
         """Reads the directory; raises CheckpointError."""
         path = Path(directory)
         if not path.is_dir():

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from kvbacking.model import ComputeUnits
 from kvbacking.session import Prediction
 from kvbacking.whisper import features
 from kvbacking.whisper.checkpoint import Checkpoint
 from kvbacking.whisper.decoder import Decoder
-from kvbacking.whisper.package import INPUT, OUTPUTS, Encoder
+from kvbacking.whisper.package import INPUT, OUTPUTS, Encoder, open_encoder
 from kvbacking.whisper.tokens import Tokenizer
 from kvbacking.whisper.wav import SAMPLE_RATE, AudioError, read_wav
 
@@ -31,7 +32,8 @@ class Spoken:
 class SpeechTask:
     """Reads the WAV, predicts exactly once, decodes on the prediction's K/V: from WAV to final text.
 
-    The gates ask for the control's very text and tokens. Raises AudioError for audio longer than one window or empty.
+    The gates ask for the control's very text and tokens. `model` and `contract` are the encoder's. Raises AudioError
+    for audio longer than one window or empty.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class SpeechTask:
         self._tokenizer = Tokenizer(checkpoint)
         self._decoder = Decoder(checkpoint, self._tokenizer.rules)
         self._tokenizer.rules.prompt(language)
+        self.model, self.contract = encoder.model, encoder.contract
         self.inputs()
 
     def inputs(self) -> dict[str, Array]:
@@ -70,3 +73,16 @@ class SpeechTask:
         if not isinstance(control, Spoken) or not isinstance(candidate, Spoken):
             raise TypeError("gates compares what run returned")
         return {"text": candidate.text == control.text, "tokens": candidate.tokens == control.tokens}
+
+
+def open_speech(
+    checkpoint: str | os.PathLike[str],
+    package: str | os.PathLike[str],
+    wav: str | os.PathLike[str],
+    *,
+    compute_units: ComputeUnits = "all",
+    language: str = "en",
+) -> SpeechTask:
+    """Loads both and checks that they fit; raises CheckpointError, ContractError, ModelError, AudioError."""
+    loaded = Checkpoint.load(checkpoint)
+    return SpeechTask(loaded, open_encoder(loaded, package, compute_units=compute_units), wav, language=language)

@@ -11,6 +11,7 @@ enum class Unary : std::uint8_t {
   kAbs,
   kCeil,
   kClampedLinear,
+  kClampedRelu,
   kCos,
   kElu,
   kErf,

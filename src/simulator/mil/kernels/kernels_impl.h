@@ -115,6 +115,9 @@ void unary(Unary op, const float* in, float* out, Index n, float alpha, float be
       case Unary::kClampedLinear:
         y = x.max(alpha).min(beta);
         break;
+      case Unary::kClampedRelu:
+        y = (x >= 0.0F).select(x, alpha * x).min(beta);
+        break;
       case Unary::kCos:
         for (Index i = 0; i < count; ++i) y[i] = std::cos(x[i]);
         break;

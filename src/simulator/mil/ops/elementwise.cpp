@@ -248,14 +248,41 @@ void cast(Call& c) {
   });
 }
 
+// alpha * log(1 + exp(beta * x)) with one alpha and beta per channel, on axis 1.
+void softplus_parametric(Call& c) {
+  const Info& x = c.in("x");
+  const Info& alpha = c.in("alpha");
+  const Info& beta = c.in("beta");
+  if (x.rank() < 2 || x.storage != Storage::kFloat) c.fail("needs a floating point tensor of rank 2 or more");
+  const std::int64_t channels = x.shape[1];
+  if (alpha.count != channels || beta.count != channels || alpha.storage != Storage::kFloat ||
+      beta.storage != Storage::kFloat) {
+    c.fail("needs one alpha and beta per channel");
+  }
+  const std::int64_t inner = x.count ? x.count / x.shape[0] / channels : 0, rows = inner ? x.count / inner : 0;
+  const Slot in = x.slot, as = alpha.slot, bs = beta.slot, out = c.out_over(x, x.shape);
+  c.run([=](Frame& f) {
+    for_rows(f.pool, rows, inner, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        float* to = f.f32(out) + row * inner;
+        kernels().unary(Unary::kLinear, f.f32(in) + row * inner, to, inner, f.f32(bs)[row % channels], 0.0F);
+        kernels().unary(Unary::kSoftplus, to, to, inner, 0.0F, 0.0F);
+        kernels().unary(Unary::kLinear, to, to, inner, f.f32(as)[row % channels], 0.0F);
+      }
+    });
+  });
+}
+
 // One slope per channel, on axis 1 (rank 3 and more) or 0.
 void prelu(Call& c) {
   const Info& x = c.in("x");
   const Info& alpha = c.in("alpha");
   if (x.rank() < 2) c.fail("needs a rank of at least 2");
   const std::int64_t channels = x.shape[1];
-  if (alpha.count != channels) c.fail("needs one alpha per channel");
-  const std::int64_t inner = channels ? x.count / x.shape[0] / channels : 0, rows = inner ? x.count / inner : 0;
+  if (alpha.count != channels || alpha.storage != Storage::kFloat || x.storage != Storage::kFloat) {
+    c.fail("needs one alpha per channel");
+  }
+  const std::int64_t inner = x.count ? x.count / x.shape[0] / channels : 0, rows = inner ? x.count / inner : 0;
   const Slot in = x.slot, slope = alpha.slot, out = c.out_over(x, x.shape);
   c.run([=](Frame& f) {
     for_rows(f.pool, rows, inner, [&](std::int64_t begin, std::int64_t end) {
@@ -303,6 +330,8 @@ OpTable elementwise_ops() {
       {"scaled_tanh", unary_alpha_beta<Unary::kScaledTanh>},
       {"sigmoid_hard", unary_alpha_beta<Unary::kSigmoidHard>},
       {"thresholded_relu", unary_alpha_beta<Unary::kThresholdedRelu>},
+      {"clamped_relu", unary_alpha_beta<Unary::kClampedRelu>},
+      {"softplus_parametric", softplus_parametric},
       {"clip", clip},
       {"gelu", gelu},
       {"inverse", inverse},

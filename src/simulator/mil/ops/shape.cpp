@@ -21,7 +21,7 @@ void identity(Call& c) {
   c.alias(x, x.shape);
 }
 
-// 0 keeps the input's dimension, -1 takes what is left.
+// -1 takes what is left; 0 keeps the input's dimension, counted from the right as the converter counts it.
 void reshape(Call& c) {
   const Info& x = c.in("x");
   Shape shape = c.ints("shape");
@@ -29,8 +29,9 @@ void reshape(Call& c) {
   std::ptrdiff_t free = -1;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 0 && x.count != 0) {
-      if (i >= x.shape.size()) c.fail("shape has a 0 beyond the input's rank");
-      shape[i] = x.shape[i];
+      const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) + x.rank() - static_cast<std::ptrdiff_t>(shape.size());
+      if (at < 0) c.fail("shape has a 0 beyond the input's rank");
+      shape[i] = x.shape[static_cast<std::size_t>(at)];
     }
     if (shape[i] == -1 && free < 0) {
       free = static_cast<std::ptrdiff_t>(i);
@@ -40,6 +41,36 @@ void reshape(Call& c) {
   }
   if (free >= 0) shape[static_cast<std::size_t>(free)] = known ? x.count / known : 0;
   if (element_count(shape, "reshape") != x.count)
+    c.fail("cannot reshape " + describe(x.shape) + " to " + describe(shape));
+  c.alias(x, std::move(shape));
+}
+
+// Parts of the shapes of other tensors, one after the other.
+void reshape_like(Call& c) {
+  const Info& x = c.in("x");
+  const std::vector<const Info*> references = c.list("ref_tensors"), begins = c.list("begins"), ends = c.list("ends");
+  const std::vector<const Info*> open_ends = c.list("end_masks");
+  const std::size_t count = references.size();
+  if (begins.size() != count || ends.size() != count || open_ends.size() != count) c.fail("arguments differ in length");
+  Shape shape;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Shape& from = references[i]->shape;
+    if (!begins[i]->data || !ends[i]->data || !open_ends[i]->data) throw NeedsValue{};
+    if (begins[i]->storage != Storage::kInt || ends[i]->storage != Storage::kInt ||
+        open_ends[i]->storage != Storage::kBool || begins[i]->count != 1 || ends[i]->count != 1 ||
+        open_ends[i]->count != 1) {
+      c.fail("begins, ends and end_masks must be single numbers");
+    }
+    const auto rank = static_cast<std::int64_t>(from.size());
+    std::int64_t first = *static_cast<const std::int32_t*>(begins[i]->data);
+    std::int64_t last = *static_cast<const std::int32_t*>(ends[i]->data);
+    if (first < 0) first += rank;
+    if (last < 0) last += rank;
+    if (*static_cast<const std::uint8_t*>(open_ends[i]->data)) last = rank;
+    if (first < 0 || last < first || last > rank) c.fail("begin and end do not fit rank " + std::to_string(rank));
+    shape.insert(shape.end(), from.begin() + first, from.begin() + last);
+  }
+  if (element_count(shape, "reshape_like") != x.count)
     c.fail("cannot reshape " + describe(x.shape) + " to " + describe(shape));
   c.alias(x, std::move(shape));
 }
@@ -348,12 +379,31 @@ void reverse(Call& c) {
   copy_step(c, x, plan, c.out(x.shape));
 }
 
+// [..., n, ...] becomes [..., windows, size, ...].
+void sliding_windows(Call& c) {
+  const Info& x = c.in("x");
+  const auto axis = static_cast<std::size_t>(c.axis("axis", x.rank()));
+  const std::int64_t size = c.integer("size"), stride = c.integer("stride", 1), length = x.shape[axis];
+  if (size < 1 || stride < 1 || size > length)
+    c.fail("windows of " + std::to_string(size) + " over " + std::to_string(length));
+  Shape shape = x.shape;
+  std::vector<std::int64_t> strides = dense_strides(x.shape);
+  shape[axis] = (length - size) / stride + 1;
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, size);
+  strides.insert(strides.begin() + static_cast<std::ptrdiff_t>(axis) + 1, strides[axis]);
+  strides[axis] *= stride;
+  const CopyPlan plan(shape, strides, 0, dense_strides(shape), 0, storage_bytes(x.storage));
+  copy_step(c, x, plan, c.out(std::move(shape)));
+}
+
 }  // namespace
 
 OpTable shape_ops() {
   return {
       {"identity", identity},
       {"reshape", reshape},
+      {"reshape_like", reshape_like},
+      {"sliding_windows", sliding_windows},
       {"expand_dims", expand_dims},
       {"squeeze", squeeze},
       {"flatten2d", flatten2d},

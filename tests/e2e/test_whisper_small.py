@@ -1,0 +1,163 @@
+"""The whole way from samples to tokens on a tiny random checkpoint: what needs no real weights, only real plumbing."""
+
+from __future__ import annotations
+
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+import whisper_checkpoints
+
+import kvbacking as kvb
+from kvbacking.measure.bench import bench
+from kvbacking.whisper import AudioError, Checkpoint, Transcriber, Transcription
+from kvbacking.whisper.package import cached_package
+from kvbacking.whisper.task import SpeechTask, Spoken, open_speech
+
+for module in ("mlx.core", "tokenizers", "coremltools"):
+    pytest.importorskip(module, reason=f"{module} is not installed (extras whisper, samples)", exc_type=ImportError)
+pytest.importorskip("mlx_whisper", reason="mlx-whisper is not installed (scripts/fetch-whisper --runtime)")
+
+MECHANISMS = ("framework", "raw", "surface", "pool")
+WINDOW = 40 * 160
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return whisper_checkpoints.write_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def package(directory: Path, cache: Path) -> Path:
+    return cached_package(Checkpoint.load(directory), cache)
+
+
+def sound(window_count: float = 1.0, seed: int = 0) -> np.ndarray:
+    """A tone that climbs, in noise: no two windows are alike."""
+    count = int(window_count * WINDOW)
+    noise = 0.01 * np.random.default_rng(seed).standard_normal(count)
+    return (0.5 * np.sin(2e-5 * np.arange(count) ** 2 + seed) + noise).astype(np.float32)
+
+
+def transcribe(directory: Path, package: Path, samples: np.ndarray, **options: object) -> Transcription:
+    with Transcriber(directory, package, **options) as transcriber:
+        return transcriber.transcribe(samples)
+
+
+def write_wav(path: Path, samples: np.ndarray) -> Path:
+    with wave.open(str(path), "wb") as out:
+        out.setnchannels(1)
+        out.setsampwidth(2)
+        out.setframerate(16000)
+        out.writeframes((samples * 32767).astype("<i2").tobytes())
+    return path
+
+
+def test_every_mechanism_and_level_gives_the_same_tokens(directory: Path, package: Path) -> None:
+    samples = sound(3)
+    control = transcribe(directory, package, samples, mechanism="framework", verify="off")
+    assert len(control.windows) >= 3
+    assert len({window.tokens for window in control.windows}) > 1
+    for mechanism in MECHANISMS:
+        for verify in ("off", "layout", "scan", "full"):
+            result = transcribe(directory, package, samples, mechanism=mechanism, verify=verify)
+            assert [w.tokens for w in result.windows] == [w.tokens for w in control.windows]
+            assert result.text == control.text
+            assert result.sets_created == 2
+
+
+def test_the_cached_package_is_written_once(directory: Path, package: Path, cache: Path) -> None:
+    before = (package / "Manifest.json").stat().st_mtime_ns
+    assert cached_package(Checkpoint.load(directory), cache) == package
+    assert (package / "Manifest.json").stat().st_mtime_ns == before
+    assert [p.name for p in package.parent.iterdir()] == [package.name]
+
+
+def test_the_result_is_a_json_document(directory: Path, package: Path) -> None:
+    result = transcribe(directory, package, sound(2), mechanism="raw")
+    document = result.to_dict()
+    assert document["runtime"] == kvb.runtime_info().kind
+    assert document["intervals_ns"]["decode"] == sum(w["intervals_ns"]["decode"] for w in document["windows"])
+    assert document["windows"][1]["evidence"]["cross_v"]["same_object"] is True
+    assert result.total_ns > result.interval_ns("encoder_stage") > result.interval_ns("prediction") > 0
+
+
+def test_float32_packages_fit_too(directory: Path, package: Path) -> None:
+    """The dtype of mel is the package's business: what is asked for is read from its description."""
+    with Transcriber(directory, package, mechanism="raw") as transcriber:
+        assert transcriber.encoder.dtype == "float16"
+        assert transcriber.encoder.model.inputs["mel"].shape == (1, 8, 40)
+
+
+def test_a_closed_transcriber_keeps_its_results(directory: Path, package: Path) -> None:
+    transcriber = Transcriber(directory, package, mechanism="raw")
+    result = transcriber.transcribe(sound())
+    transcriber.close()
+    transcriber.close()
+    assert result.windows[0].evidence["cross_k"].digest
+    with pytest.raises(ValueError, match="session is closed"):
+        transcriber.transcribe(sound())
+
+
+def test_a_view_that_somebody_keeps_is_never_overwritten(directory: Path, package: Path) -> None:
+    with Transcriber(directory, package, mechanism="raw", depth=1) as transcriber:
+        mel = np.zeros((1, 8, 40), np.float16)
+        held = transcriber.session.predict({"mel": mel})["cross_k"]
+        before = held.copy()
+        with pytest.raises(kvb.BackingInUseError):
+            transcriber.transcribe(sound())
+        np.testing.assert_array_equal(held, before)
+        del held
+        assert transcriber.transcribe(sound()).windows[0].path == "backing"
+
+
+def test_bench_takes_speech_as_its_task(directory: Path, package: Path, tmp_path: Path) -> None:
+    wav = write_wav(tmp_path / "clip.wav", sound(0.9))
+    speech = open_speech(directory, package, wav)
+    report = bench(
+        speech.model, speech.inputs(), speech.contract, rounds=3, warmup=1, end_to_end=speech, placement=False
+    ).document
+    for arm in report["arms"]:
+        assert (arm["status"], arm["samples"], arm["invalid"]) == ("valid", 3, 0), arm["reasons"]
+        assert {"prediction", "copy", "stage", "end_to_end"} <= set(arm["intervals"])
+    assert {arm["mechanism"] for arm in report["arms"]} == {"framework", "raw", "surface"}
+    assert all(all(passed.values()) for passed in report["end_to_end"]["gates"].values())
+    intervals = {(d["arm"], d["interval"]) for d in report["differences"]}
+    assert {("raw", "end_to_end"), ("surface", "end_to_end"), ("raw", "stage")} <= intervals
+
+
+def test_the_task_predicts_once_and_its_gates_see_a_difference(directory: Path, package: Path, tmp_path: Path) -> None:
+    speech = open_speech(directory, package, write_wav(tmp_path / "clip.wav", sound(0.9)))
+    calls = []
+    with kvb.Session(speech.model, speech.contract, mechanism="raw") as session:
+
+        def predict(inputs: dict[str, np.ndarray]) -> kvb.Prediction:
+            calls.append(inputs)
+            return session.predict(inputs)
+
+        spoken = speech.run(predict)
+    assert len(calls) == 1
+    assert spoken.tokens
+    assert speech.gates(spoken, spoken) == {"text": True, "tokens": True}
+    assert speech.gates(spoken, Spoken("other", spoken.tokens)) == {"text": False, "tokens": True}
+    with pytest.raises(TypeError, match="what run returned"):
+        speech.gates(spoken, "text")
+
+
+@pytest.mark.parametrize("window_count", [0.0, 1.5])
+def test_the_task_takes_exactly_one_window(directory: Path, package: Path, tmp_path: Path, window_count: float) -> None:
+    wav = write_wav(tmp_path / "clip.wav", sound(window_count))
+    with pytest.raises(AudioError, match="a bench takes one window"):
+        SpeechTask(Checkpoint.load(directory), _encoder(directory, package), wav)
+
+
+def _encoder(directory: Path, package: Path) -> object:
+    from kvbacking.whisper.package import open_encoder
+
+    return open_encoder(Checkpoint.load(directory), package)
