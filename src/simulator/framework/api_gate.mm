@@ -5,11 +5,13 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
+#include "framework/api_gate.h"
 #include "framework/control.h"
 #include "framework/errors.h"
 
@@ -77,6 +79,21 @@ bool is_class_hidden(const char* name) {
   return false;
 }
 
+// The runtime's one function type stands for all; the way there leads through void*.
+template <class Function>
+IMP as_imp(Function function) {
+  return reinterpret_cast<IMP>(reinterpret_cast<void*>(function));
+}
+void send_to_nobody(id self, SEL selector) { [self doesNotRecognizeSelector:selector]; }
+
+Method method_of(const GatedSelector& gated) {
+  Class cls = objc_lookUpClass(gated.class_name);
+  SEL selector = sel_registerName(gated.selector);
+  return gated.is_class_method ? class_getClassMethod(cls, selector) : class_getInstanceMethod(cls, selector);
+}
+
+}  // namespace
+
 bool is_selector_hidden(Class cls, SEL selector, bool is_class_method) {
   const std::string name = sel_getName(selector);
   for (const GatedSelector& gated : kSelectors) {
@@ -87,60 +104,6 @@ bool is_selector_hidden(Class cls, SEL selector, bool is_class_method) {
   }
   return false;
 }
-
-// The runtime's one function type stands for all; both ways lead through void*.
-template <class Function>
-IMP as_imp(Function function) {
-  return reinterpret_cast<IMP>(reinterpret_cast<void*>(function));
-}
-template <class Function>
-Function from_imp(IMP implementation) {
-  return reinterpret_cast<Function>(reinterpret_cast<void*>(implementation));
-}
-
-void send_to_nobody(id self, SEL selector) { [self doesNotRecognizeSelector:selector]; }
-
-Method method_of(const GatedSelector& gated) {
-  Class cls = objc_lookUpClass(gated.class_name);
-  SEL selector = sel_registerName(gated.selector);
-  return gated.is_class_method ? class_getClassMethod(cls, selector) : class_getInstanceMethod(cls, selector);
-}
-
-using Responds = BOOL (*)(id, SEL, SEL);
-
-BOOL instance_responds(id self, SEL command, SEL asked) {
-  static const auto original =
-      from_imp<Responds>(class_getMethodImplementation([NSObject class], @selector(respondsToSelector:)));
-  return is_selector_hidden(object_getClass(self), asked, false) ? NO : original(self, command, asked);
-}
-
-BOOL class_responds(id self, SEL command, SEL asked) {
-  static const auto original = from_imp<Responds>(
-      class_getMethodImplementation(object_getClass([NSObject class]), @selector(respondsToSelector:)));
-  return is_selector_hidden(static_cast<Class>(self), asked, true) ? NO : original(self, command, asked);
-}
-
-BOOL instances_respond(id self, SEL command, SEL asked) {
-  static const auto original = from_imp<Responds>(
-      class_getMethodImplementation(object_getClass([NSObject class]), @selector(instancesRespondToSelector:)));
-  return is_selector_hidden(static_cast<Class>(self), asked, false) ? NO : original(self, command, asked);
-}
-
-void install_answers() {
-  static const bool installed = [] {
-    for (const GatedSelector& gated : kSelectors) {
-      Class cls = objc_lookUpClass(gated.class_name);
-      class_addMethod(cls, @selector(respondsToSelector:), as_imp(instance_responds), "c24@0:8:16");
-      Class meta = object_getClass(cls);
-      class_addMethod(meta, @selector(respondsToSelector:), as_imp(class_responds), "c24@0:8:16");
-      class_addMethod(meta, @selector(instancesRespondToSelector:), as_imp(instances_respond), "c24@0:8:16");
-    }
-    return true;
-  }();
-  (void)installed;
-}
-
-}  // namespace
 
 bool api_available(double introduced) noexcept {
   const double limit = newest;
@@ -163,15 +126,20 @@ void hide_api(const std::string& newest_version) {
                                   newest_version + "\"");
     }
   }
-  install_answers();
   newest = limit;
   static auto* originals = new std::unordered_map<const GatedSelector*, IMP>;
   for (const GatedSelector& gated : kSelectors) {
+    // A first message gives the class its own dispatch table; without it method_setImplementation would write into the
+    // one that all classes share until then.
+    [objc_lookUpClass(gated.class_name) class];
     Method method = method_of(gated);
     if (!originals->contains(&gated)) {
       originals->emplace(&gated, method_getImplementation(method));
     }
-    method_setImplementation(method, api_available(gated.introduced) ? originals->at(&gated) : as_imp(send_to_nobody));
+    IMP wanted = api_available(gated.introduced) ? originals->at(&gated) : as_imp(send_to_nobody);
+    if (method_getImplementation(method) != wanted) {
+      method_setImplementation(method, wanted);
+    }
   }
 }
 
@@ -180,5 +148,8 @@ void hide_api(const std::string& newest_version) {
 // Stands before GNUstep's function of this name in every lookup, as this library is loaded before that one.
 Class NSClassFromString(NSString* name) {
   const char* text = [name UTF8String];
+  if (text != nullptr && std::strncmp(text, "ML", 2) == 0) {
+    coremlsim::environment_error();  // the environment may hide what is asked for
+  }
   return text == nullptr || coremlsim::is_class_hidden(text) ? Nil : objc_lookUpClass(text);
 }

@@ -1,6 +1,7 @@
 // Load and prediction options.
 #include <CoreML/CoreML.h>
 
+#include "framework/api_gate.h"
 #include "framework/errors.h"
 #include "framework/strong.h"
 
@@ -22,6 +23,8 @@ struct MLPredictionOptionsStorage {
 };
 
 @implementation MLOptimizationHints
+
+CORE_ML_SIMULATOR_GATED
 CORE_ML_SIMULATOR_NO_CODING
 - (instancetype)init {
   if ((self = [super init]) != nil) {
@@ -53,6 +56,8 @@ CORE_ML_SIMULATOR_NO_CODING
 @end
 
 @implementation MLModelConfiguration
+
+CORE_ML_SIMULATOR_GATED
 CORE_ML_SIMULATOR_NO_CODING
 - (instancetype)init {
   if ((self = [super init]) != nil) {

@@ -101,6 +101,8 @@ const std::vector<OptionEntry>& option_table() {
          }
          return static_cast<id>(by_unit);
        }},
+      {"hide_api", [](Options&, id value) { hide_api(json_string(value, "hide_api")); },
+       [](const Options&) { return static_cast<id>([NSString stringWithUTF8String:hidden_api().c_str()]); }},
       {"backed_numerics",
        [](Options& o, id value) {
          o.backed_numerics = [value isKindOfClass:[NSNull class]]
@@ -162,6 +164,7 @@ void configure(const std::string& json) {
 }
 
 void reset_options() {
+  hide_api("");
   const std::lock_guard lock(options_mutex());
   stored_options() = Options{};
 }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "framework/api_gate.h"
 #include "framework/control.h"
 #include "framework/errors.h"
 #include "framework/faults.h"
@@ -118,6 +119,8 @@ CORE_ML_SIMULATOR_NO_CODING
 @end
 
 @implementation MLFeatureDescription
+
+CORE_ML_SIMULATOR_GATED
 CORE_ML_SIMULATOR_NO_CODING
 - (void)dealloc {
   delete _storage;
@@ -151,6 +154,8 @@ CORE_ML_SIMULATOR_NO_CODING
 @end
 
 @implementation MLModelDescription
+
+CORE_ML_SIMULATOR_GATED
 CORE_ML_SIMULATOR_NO_CODING
 - (void)dealloc {
   delete _storage;

@@ -3,6 +3,7 @@
 #include <exception>
 #include <string>
 
+#include "framework/api_gate.h"
 #include "framework/control.h"
 #include "framework/description.h"
 #include "framework/errors.h"
@@ -27,6 +28,8 @@ using namespace coremlsim;
 @end
 
 @implementation MLModel
+
+CORE_ML_SIMULATOR_GATED
 
 + (nullable instancetype)modelWithContentsOfURL:(NSURL*)url error:(NSError**)error {
   return [self modelWithContentsOfURL:url configuration:[[[MLModelConfiguration alloc] init] autorelease] error:error];

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "framework/api_gate.h"
 #include "framework/description.h"
 #include "framework/errors.h"
 #include "framework/model.h"
@@ -15,6 +16,8 @@ struct MLModelAssetStorage {
 };
 
 @implementation MLModelAsset
+
+CORE_ML_SIMULATOR_GATED
 
 + (nullable instancetype)modelAssetWithURL:(NSURL*)compiledModelURL error:(NSError**)error {
   auto package = open_compiled(compiledModelURL, error);

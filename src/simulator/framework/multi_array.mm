@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "framework/api_gate.h"
 #include "framework/control.h"
 #include "framework/errors.h"
 #include "framework/faults.h"
@@ -43,6 +44,8 @@ std::string check_layout(const std::vector<std::int64_t>& shape, MLMultiArrayDat
 }  // namespace
 
 @implementation MLMultiArray
+
+CORE_ML_SIMULATOR_GATED
 
 CORE_ML_SIMULATOR_NO_CODING
 
