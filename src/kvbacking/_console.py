@@ -27,8 +27,8 @@ def _word(value: object) -> str:
 
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=escape(title), title_justify="left")
-    for column in columns:
-        table.add_column(escape(column), overflow="fold")
+    for index, column in enumerate(columns):
+        table.add_column(escape(column), overflow="fold", no_wrap=index == 0)
     return table
 
 
@@ -39,62 +39,59 @@ def _runtime_line(console: Console, runtime: Mapping[str, Any]) -> None:
         console.print(escape(f"Runtime: Core ML on {runtime['os']} ({runtime['os_build']}), {runtime['chip']}."))
 
 
+def _line(console: Console, text: str, style: str | None = None) -> None:
+    """A sentence: the terminal wraps it, a file keeps it on one line."""
+    console.print(text, style=style, soft_wrap=True)
+
+
+_EVIDENCE_ROWS = (
+    "allowed", "same_object", "same_storage", "accepted", "in_range", "layout_ok", "finite", "non_zero", "tail_zero",
+    "canaries_intact", "row_gaps_touched", "complete", "fresh", "distinct", "bytes_copied", "direct_write",
+)  # fmt: skip
+
+
 def _verdict(console: Console, document: Mapping[str, Any]) -> None:
-    runtime = document["runtime"]
+    runtime, model, mechanisms = document["runtime"], document["model"], document["mechanisms"]
     _runtime_line(console, runtime)
-    console.print(
-        escape(
-            f"Model {document['model']['path']} {document['model']['fingerprint'][:23]}..., compute units "
-            f"{document['model']['compute_units']}. Built for {runtime['deployment_target']} against "
-            f"{runtime['build_sdk']}; OS {runtime['os']} ({runtime['os_build']}); "
-            f"kvbacking {runtime['kvbacking_version']}."
-        )
+    _line(console, escape(f"Model {model['path']}, {model['fingerprint']}, compute units {model['compute_units']}."))
+    built = f"Built for {runtime['deployment_target']} against {runtime['build_sdk']}"
+    _line(
+        console,
+        escape(f"{built}; OS {runtime['os']} ({runtime['os_build']}); kvbacking {runtime['kvbacking_version']}."),
     )
-    questions = _table("The five questions", "mechanism", "outcome", *document["mechanisms"][0]["answers"], "reuse")
-    for verdict in document["mechanisms"]:
-        answers = [_word(answer["value"]) for answer in verdict["answers"].values()]
-        questions.add_row(verdict["mechanism"], _word(verdict["outcome"]), *answers, _word(verdict["reuse"]))
+    questions = _table("The five questions", "", *(m["mechanism"] for m in mechanisms))
+    for question in mechanisms[0]["answers"]:
+        questions.add_row(question, *(_word(m["answers"][question]["value"]) for m in mechanisms))
+    questions.add_row("reuse mode", *(_word(m["reuse"]) for m in mechanisms))
+    questions.add_row("predictions", *(_word(m["predictions"]) for m in mechanisms))
+    questions.add_row("verdict", *(_word(m["outcome"]) for m in mechanisms))
     console.print(questions)
-    fields = (
-        "accepted",
-        "same_object",
-        "same_storage",
-        "in_range",
-        "layout_ok",
-        "finite",
-        "non_zero",
-        "tail_zero",
-        "canaries_intact",
-        "fresh",
-        "distinct",
-        "direct_write",
-    )
-    for verdict in document["mechanisms"]:
-        if not verdict["evidence"]:
-            continue
-        table = _table(
-            f"Evidence, {verdict['mechanism']} (last of {verdict['predictions']} predictions)",
-            "field",
-            *(e["name"] for e in verdict["evidence"]),
-        )
-        for field in fields:
-            table.add_row(field, *(_word(e[field]) for e in verdict["evidence"]))
-        table.add_row("digest", *(escape(str(e["digest"] or "-")) for e in verdict["evidence"]))
+    seen = [(m["mechanism"], e) for m in mechanisms for e in m["evidence"] if e["proposed"]]
+    if seen:
+        table = _table("Evidence of the last prediction", "", *(f"{name} {e['name']}" for name, e in seen))
+        for field in _EVIDENCE_ROWS:
+            table.add_row(field, *(_word(e[field]) for _, e in seen))
         console.print(table)
+        for name, evidence in seen:
+            _line(console, escape(f"digest {name} {evidence['name']}: {evidence['digest'] or '-'}"))
+    for verdict in mechanisms:
         for check in verdict["checks"]:
             if check["passed"] is not True or check["name"] in ("parity", "repeatability", "complete"):
-                console.print(f"  {_word(check['passed'])} {escape(check['name'])}: {escape(check['detail'])}")
-    for verdict in document["mechanisms"]:
+                word = _word(check["passed"])
+                _line(
+                    console, f"{word} {escape(verdict['mechanism'])} {escape(check['name'])}: {escape(check['detail'])}"
+                )
+    for verdict in mechanisms:
         for failure in verdict["failures"]:
-            console.print(
-                f"[red]failed[/] {escape(verdict['mechanism'])}: {escape(failure['output'])} "
-                f"{escape(failure['check'])}: expected {escape(failure['expected'])}, got {escape(failure['actual'])}"
+            where = escape(f"{verdict['mechanism']}: {failure['output']} {failure['check']}")
+            _line(
+                console, f"[red]failed[/] {where}: {escape(failure['expected'])} expected, {escape(failure['actual'])}"
             )
         if verdict["outcome"] == "rejected":
             rule = verdict["rules"][0]
-            console.print(f"{escape(verdict['mechanism'])}: {escape(rule['name'])}: {escape(rule['because'])}")
-            console.print(f"  rule: {escape(rule['text'])}")
-    console.print(escape(document["sentence"]), style="bold")
+            _line(console, escape(f"{verdict['mechanism']}: {rule['name']}: {rule['because']}"))
+            _line(console, escape(f"  the rule: {rule['text']}"))
+    _line(console, escape(document["sentence"]), style="bold")
 
 
 def _inspection(console: Console, document: Mapping[str, Any]) -> None:
