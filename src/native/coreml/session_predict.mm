@@ -94,8 +94,10 @@ class SessionCall {
  private:
   void predict() {
     MLPredictionOptions* const options = taken_.set->proposes() ? taken_.set->options() : model_.plain_options.get();
+    CountFailure count{session_};
     const RawPrediction raw =
         run_prediction(model_, inputs_.provider.get(), options, options_.state ? &options_.state->impl() : nullptr);
+    count.done = true;
     predict_ns_ = raw.elapsed_ns;
     arrays_ = collect_outputs(raw.features.get(), plan_.keys, failures_);
   }
