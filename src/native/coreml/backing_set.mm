@@ -48,7 +48,7 @@ void fill_memory(void* data, const Layout& layout, const Preparation& preparatio
 }  // namespace
 
 MemoryRange Backing::range() const {
-  if (surface) return {{}, 0, 0, surface->id()};
+  if (surface) return surface->range({});
   const auto begin = reinterpret_cast<std::uintptr_t>(data);
   return {{}, begin, begin + layout.span_byte_count(), 0};
 }

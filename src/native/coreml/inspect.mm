@@ -31,7 +31,11 @@ void locate(MLMultiArray* array, const Backing* backing, OutputResult& result) {
       result.evidence.same_storage =
           pixel_buffer == backing->surface->pixel_buffer() && result.range.surface_id == backing->surface->id();
     }
-    if (result.range.surface_id != 0) return;
+    if (io_surface != nullptr) {
+      result.range.begin = reinterpret_cast<std::uintptr_t>(IOSurfaceGetBaseAddress(io_surface));
+      result.range.end = result.range.begin == 0 ? 0 : result.range.begin + result.returned_byte_count;
+      return;
+    }
   }
   read_bytes(array, [&](const void* bytes, std::size_t byte_count) {
     result.range.begin = reinterpret_cast<std::uintptr_t>(bytes);

@@ -12,9 +12,9 @@
 namespace kvbacking {
 
 struct MemoryRange {
-  std::string name;                   // of the output or input, for messages
-  std::uintptr_t begin = 0, end = 0;  // empty when only the surface is known
-  std::uint32_t surface_id = 0;       // 0: not a surface
+  std::string name;  // of the output or input, for messages
+  std::uintptr_t begin = 0, end = 0;
+  std::uint32_t surface_id = 0;  // 0: not a surface
   bool overlaps(const MemoryRange& other) const noexcept {
     if (surface_id != 0 && surface_id == other.surface_id) return true;
     return begin < other.end && other.begin < end;

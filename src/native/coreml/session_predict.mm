@@ -247,7 +247,7 @@ class SessionCall {
   }
 
   static MemoryRange shown_range(const OutputResult& result) {
-    if (result.surface) return {result.evidence.name, 0, 0, result.surface->id()};
+    if (result.surface) return result.surface->range(result.evidence.name);
     const auto begin = reinterpret_cast<std::uintptr_t>(result.data);
     return {result.evidence.name, begin, begin + result.layout.span_byte_count(), 0};
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "coreml/counters.h"
+#include "coreml/memory_range.h"
 #include "coreml/retain_ptr.h"
 #include "kvbacking/layout.h"
 
@@ -45,11 +46,14 @@ class Surface {
   const Layout& layout() const noexcept { return layout_; }  // rows as far apart as the system made them
   std::size_t bytes_per_row() const noexcept { return bytes_per_row_; }
   std::size_t byte_count() const noexcept { return bytes_per_row_ * row_count_; }
+  // Where it is mapped: to compare addresses, never to read without a lock.
+  MemoryRange range(const std::string& name) const;
 
  private:
   Surface() = default;
   CfPtr<CVPixelBufferRef> pixel_buffer_;
   IOSurfaceID id_ = 0;
+  std::uintptr_t address_ = 0;
   Layout layout_;
   std::size_t bytes_per_row_ = 0, row_count_ = 0;
   Counted<Counter::kSurface> counted_;

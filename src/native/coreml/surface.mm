@@ -80,6 +80,7 @@ std::shared_ptr<Surface> Surface::adopt(const SurfaceSpec& spec, CfPtr<CVPixelBu
   }
   std::shared_ptr<Surface> surface(new Surface());
   surface->id_ = IOSurfaceGetID(io_surface);
+  surface->address_ = reinterpret_cast<std::uintptr_t>(IOSurfaceGetBaseAddress(io_surface));
   surface->bytes_per_row_ = CVPixelBufferGetBytesPerRow(pixel_buffer.get());
   surface->row_count_ = spec.height();
   const std::size_t size = element_size(spec.dtype);
@@ -92,6 +93,10 @@ std::shared_ptr<Surface> Surface::adopt(const SurfaceSpec& spec, CfPtr<CVPixelBu
       Layout::padded_rows(spec.dtype, spec.shape, static_cast<std::int64_t>(surface->bytes_per_row_ / size));
   surface->pixel_buffer_ = std::move(pixel_buffer);
   return surface;
+}
+
+MemoryRange Surface::range(const std::string& name) const {
+  return {name, address_, address_ == 0 ? 0 : address_ + byte_count(), id_};
 }
 
 SurfacePool::SurfacePool(const SurfaceSpec& spec, std::size_t threshold) : spec_(spec), threshold_(threshold) {
