@@ -32,9 +32,8 @@ void locate(MLMultiArray* array, const Backing* backing, OutputResult& result) {
           pixel_buffer == backing->surface->pixel_buffer() && result.range.surface_id == backing->surface->id();
     }
     if (io_surface != nullptr) {
-      result.range.begin = reinterpret_cast<std::uintptr_t>(IOSurfaceGetBaseAddress(io_surface));
-      result.range.end = result.range.begin == 0 ? 0 : result.range.begin + result.returned_byte_count;
-      return;
+      if (result.evidence.same_storage.value_or(false)) result.range = backing->surface->range({});
+      return;  // another surface is told apart by its ID
     }
   }
   read_bytes(array, [&](const void* bytes, std::size_t byte_count) {

@@ -25,6 +25,14 @@ std::string too_large(const char* what, std::size_t value, std::size_t limit) {
          ", this system allows at most " + std::to_string(limit);
 }
 
+// Asked for once, before an array over the surface exists.
+std::uintptr_t mapped_address(IOSurfaceRef io_surface) {
+  if (IOSurfaceLock(io_surface, kIOSurfaceLockReadOnly, nullptr) != KERN_SUCCESS) return 0;
+  const auto address = reinterpret_cast<std::uintptr_t>(IOSurfaceGetBaseAddress(io_surface));
+  IOSurfaceUnlock(io_surface, kIOSurfaceLockReadOnly, nullptr);
+  return address;
+}
+
 }  // namespace
 
 SurfaceLimits surface_limits() {
@@ -80,7 +88,7 @@ std::shared_ptr<Surface> Surface::adopt(const SurfaceSpec& spec, CfPtr<CVPixelBu
   }
   std::shared_ptr<Surface> surface(new Surface());
   surface->id_ = IOSurfaceGetID(io_surface);
-  surface->address_ = reinterpret_cast<std::uintptr_t>(IOSurfaceGetBaseAddress(io_surface));
+  surface->address_ = mapped_address(io_surface);
   surface->bytes_per_row_ = CVPixelBufferGetBytesPerRow(pixel_buffer.get());
   surface->row_count_ = spec.height();
   const std::size_t size = element_size(spec.dtype);
