@@ -291,7 +291,8 @@ DELETE_STORAGE
   const auto done = Strong<id>::adopt([(id)handler copy]);
   run_async([from, chosen, done] {
     NSError* error = nil;
-    MLModelStructure* structure = make_structure(from.get(), [chosen.get() functionName], &error);
+    NSString* const function_name = api_available(15) ? [chosen.get() functionName] : nil;
+    MLModelStructure* structure = make_structure(from.get(), function_name, &error);
     MLComputePlan* plan = nil;
     if (structure != nil) {
       plan = [[MLComputePlan alloc] autorelease];

@@ -73,7 +73,7 @@ CORE_ML_SIMULATOR_NO_CODING
 - (id)copyWithZone:(NSZone*)zone {
   MLModelConfiguration* copy = [[MLModelConfiguration allocWithZone:zone] init];
   *copy->_storage = *_storage;
-  [copy setOptimizationHints:_storage->hints.get()];
+  copy->_storage->hints = Strong<MLOptimizationHints*>::adopt([_storage->hints.get() copy]);
   return copy;
 }
 - (MLComputeUnits)computeUnits {

@@ -42,7 +42,8 @@ CORE_ML_SIMULATOR_GATED
   if (package == nullptr) {
     return nil;
   }
-  const mil::FunctionDescription* function = find_function(*package, [configuration functionName], error);
+  NSString* const function_name = api_available(15) ? [configuration functionName] : nil;
+  const mil::FunctionDescription* function = find_function(*package, function_name, error);
   if (function == nullptr) {
     return nil;
   }
