@@ -47,10 +47,13 @@ Value encode(MilType type, Shape shape, const std::vector<float>& values) {
     kernels().f32_to_f16(values.data(), reinterpret_cast<std::uint16_t*>(value.owned.data()), count);
   } else if (type == MilType::kFloat32) {
     std::memcpy(value.owned.data(), values.data(), values.size() * sizeof(float));
+  } else if (is_float(type)) {
+    throw ModelError("a compressed weight of type " + std::string(type_name(type)));
   } else {
     const int bits = bit_width(type);
     for (std::int64_t i = 0; i < count; ++i) {
-      const auto element = static_cast<std::uint64_t>(static_cast<std::int64_t>(values[static_cast<std::size_t>(i)]));
+      const float v = values[static_cast<std::size_t>(i)];
+      const auto element = static_cast<std::uint64_t>(std::fabs(v) < 9e18F ? static_cast<std::int64_t>(v) : 0);
       for (int b = 0; b < bits; ++b) {
         const std::int64_t at = i * bits + b;
         if ((element >> b) & 1U)
@@ -211,7 +214,8 @@ void lut_to_dense(Call& c) {
   const int bits = std::countr_zero(static_cast<std::uint64_t>(entries));
   if (entries < 2 || entries > 256 || entries != std::int64_t{1} << bits)
     c.fail("a lut of " + std::to_string(entries) + " entries");
-  if (count_of(indices) != (total * bits + 7) / 8) c.fail("indices do not fit shape " + describe(shape));
+  if (static_cast<std::int64_t>(indices.raw.size()) != (total * bits + 7) / 8)
+    c.fail("indices do not fit shape " + describe(shape));
   c.constant([&] {
     const std::vector<float> table = decode(lut);
     std::vector<float> out(static_cast<std::size_t>(total));

@@ -220,6 +220,7 @@ Window transposed_window(Call& c, const Info& x, const Shape& kernel, std::int64
     if (w.in[d] < 1) c.fail("the result is empty");
   }
   w.channels = out_channels;
+  (void)element_count({w.batch, w.channels, w.in[0], w.in[1], w.in[2]}, "the result");
   return w;
 }
 
@@ -242,6 +243,7 @@ void conv_transpose(Call& c) {
   const Slot xs = x.slot, bias = read_bias(c, out_channels);
   const Weights weights = read_weights(c, weight);
   const std::int64_t taps = plan.taps(), positions = plan.w.out_count();
+  if (taps > kMaxElements / std::max<std::int64_t>(positions, 1)) c.fail("the unfolded result is too large");
   const Slot columns = c.scratch(taps * positions * 4);
   Shape shape{plan.w.batch, out_channels};
   shape.insert(shape.end(), plan.w.in.end() - static_cast<std::ptrdiff_t>(plan.w.spatial_rank), plan.w.in.end());

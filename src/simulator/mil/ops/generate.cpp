@@ -41,12 +41,14 @@ void range_1d(Call& c) {
   const Info& step = c.in("step");
   if (start.storage != end.storage || end.storage != step.storage || start.storage == Storage::kBool)
     c.fail("needs three numbers of one type");
-  const double first = static_cast<double>(c.number("start")), last = static_cast<double>(c.number("end"));
-  const double by = static_cast<double>(c.number("step"));
+  const bool ints = start.storage == Storage::kInt;
+  const auto number = [&](std::string_view name) {
+    return ints ? static_cast<double>(c.integer(name)) : static_cast<double>(c.number(name));
+  };
+  const double first = number("start"), last = number("end"), by = number("step");
   const double length = by == 0.0 ? -1.0 : std::ceil((last - first) / by);
   if (by == 0.0 || !(length < static_cast<double>(kMaxElements))) c.fail("an endless range");
   const auto count = static_cast<std::int64_t>(std::max(length, 0.0));
-  const bool ints = start.storage == Storage::kInt;
   const Slot out = c.out({count});
   c.run([=](Frame& f) {
     for (std::int64_t i = 0; i < count; ++i) {

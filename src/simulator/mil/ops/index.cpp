@@ -187,13 +187,17 @@ Region read_region(Call& c, const Shape& dims, const Shape& declared) {
   region.size.assign(rank, 1);
   std::size_t next = 0;
   for (std::size_t d = 0; d < rank; ++d) {
-    const std::int64_t size = dims[d], stride = region.stride[d];
-    if (stride == 0) c.fail("a stride of 0");
+    const std::int64_t size = dims[d], longest = std::max<std::int64_t>(size, 1);
+    if (region.stride[d] == 0) c.fail("a stride of 0");
+    // A longer stride than the dimension reaches one element all the same.
+    const std::int64_t stride = region.stride[d] = std::clamp(region.stride[d], -longest, longest);
     if (!known) {
       if (region.begin_ignored[d]) region.begin[d] = stride > 0 ? 0 : size - 1;
       if (region.squeezed[d]) continue;
       if (next >= declared.size()) c.fail("the declared shape does not fit");
       region.size[d] = declared[next++];
+      if (region.size[d] > size || (region.size[d] - 1) * std::abs(stride) >= longest)
+        c.fail("the declared slice does not fit");
       continue;
     }
     std::int64_t first = static_cast<const std::int32_t*>(begin.data)[d];

@@ -213,6 +213,8 @@ void stack(Call& c) {
   });
 }
 
+constexpr std::int64_t kMaxMappedSize = 1 << 24;
+
 struct Padding {
   std::vector<std::int64_t> before, after;  // per dimension
 };
@@ -270,6 +272,7 @@ void pad_mapped(Call& c, const Info& x, const Padding& padding, const Shape& sha
     if (reflect && (padding.before[d] >= size || padding.after[d] >= size))
       c.fail("reflection is longer than the input");
     if (size == 0 && shape[d] > 0) c.fail("cannot pad an empty dimension");
+    if (shape[d] > kMaxMappedSize) c.fail("cannot reflect or replicate a dimension of " + std::to_string(shape[d]));
     std::vector<std::int64_t>& map = offsets.emplace_back();
     for (std::int64_t i = 0; i < shape[d]; ++i) {
       std::int64_t at = i - padding.before[d];

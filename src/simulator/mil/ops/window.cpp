@@ -68,6 +68,9 @@ Window read_window(Call& c, const Info& x, const Shape& kernel, WindowUse use) {
     }
     if (own >= 3) pad_dimension(c, w, d, type, pool && c.flag("ceil_mode", false));
   }
+  const std::string what = "a window";
+  (void)element_count({w.kernel[0], w.kernel[1], w.kernel[2]}, what);
+  (void)element_count({w.batch, w.channels, w.out[0], w.out[1], w.out[2]}, what);
   return w;
 }
 

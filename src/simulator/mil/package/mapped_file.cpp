@@ -20,7 +20,7 @@ MappedFile::MappedFile(std::string path, const std::uint8_t* data, std::size_t s
     : path_(std::move(path)), data_(data), size_(size) {}
 
 MappedFile::~MappedFile() {
-  if (data_) munmap(const_cast<std::uint8_t*>(data_), size_);
+  if (data_ && owned_.empty()) munmap(const_cast<std::uint8_t*>(data_), size_);
 }
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
@@ -45,6 +45,13 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   }
   ::close(fd);
   return std::shared_ptr<const MappedFile>(new MappedFile(path, static_cast<const std::uint8_t*>(data), size));
+}
+
+std::shared_ptr<const MappedFile> MappedFile::from_bytes(std::string name, std::vector<std::uint8_t> bytes) {
+  auto file = std::shared_ptr<MappedFile>(new MappedFile(std::move(name), nullptr, bytes.size()));
+  file->owned_ = std::move(bytes);
+  if (!file->owned_.empty()) file->data_ = file->owned_.data();
+  return file;
 }
 
 std::string resolve_inside(const std::string& root, const std::string& folder, std::string_view relative) {

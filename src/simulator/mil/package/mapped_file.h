@@ -9,12 +9,15 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace coremlsim::mil {
 
 class MappedFile {
  public:
   static std::shared_ptr<const MappedFile> open(const std::string& path);  // throws ModelError
+  // Bytes in memory under a name, for tests and the fuzzer.
+  static std::shared_ptr<const MappedFile> from_bytes(std::string name, std::vector<std::uint8_t> bytes);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
@@ -28,6 +31,7 @@ class MappedFile {
   std::string path_;
   const std::uint8_t* data_;
   std::size_t size_;
+  std::vector<std::uint8_t> owned_;  // instead of a mapping
 };
 
 // Joins `relative` to `folder` and follows symbolic links; throws ModelError when the name is absolute, has a ".."

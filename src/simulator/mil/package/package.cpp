@@ -8,11 +8,20 @@ namespace coremlsim::mil {
 
 PackageImpl::PackageImpl(const std::string& path)
     : path_(path), location_(locate_model(path)), file_(MappedFile::open(location_.model_path)), weights_(location_) {
+  parse();
+}
+
+PackageImpl::PackageImpl(std::shared_ptr<const MappedFile> model, std::shared_ptr<const MappedFile> weights)
+    : path_(model->path()), file_(std::move(model)), weights_(std::move(weights)) {
+  parse();
+}
+
+void PackageImpl::parse() {
   try {
     model_ = parse_model(file_->text());
     resolve_blobs();
   } catch (const std::exception& error) {
-    throw ModelError("[mil::package] " + location_.model_path + ": " + error.what());
+    throw ModelError("[mil::package] " + file_->path() + ": " + error.what());
   }
 }
 

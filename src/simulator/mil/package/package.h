@@ -16,6 +16,7 @@ namespace coremlsim::mil {
 class PackageImpl final : public Package {
  public:
   explicit PackageImpl(const std::string& path);
+  PackageImpl(std::shared_ptr<const MappedFile> model, std::shared_ptr<const MappedFile> weights);
   int specification_version() const override { return model_.specification_version; }
   const std::vector<FunctionDescription>& functions() const override { return model_.descriptions; }
   const std::string& default_function() const override { return model_.default_function; }
@@ -26,6 +27,7 @@ class PackageImpl final : public Package {
   const FunctionDescription& description(std::string_view name) const;  // throws ModelError
 
  private:
+  void parse();
   void resolve_blobs();
   std::string path_;
   ModelLocation location_;

@@ -166,15 +166,18 @@ std::int64_t element_count(const Shape& dims, const std::string& what) {
     throw ModelError(what + ": rank " + std::to_string(dims.size()) + " is above the limit of " +
                      std::to_string(kMaxRank));
   }
+  // Zeros count as one while checking, so that no product of some of the dimensions can overflow either.
   std::int64_t count = 1;
+  bool empty = false;
   for (const std::int64_t d : dims) {
+    empty = empty || d == 0;
     if (d < 0) throw ModelError(what + ": negative dimension in " + describe(dims));
-    if (__builtin_mul_overflow(count, d, &count) || count > kMaxElements) {
+    if (__builtin_mul_overflow(count, std::max<std::int64_t>(d, 1), &count) || count > kMaxElements) {
       throw ModelError(what + ": shape " + describe(dims) + " has more than " + std::to_string(kMaxElements) +
                        " elements");
     }
   }
-  return count;
+  return empty ? 0 : count;
 }
 
 std::int64_t packed_byte_count(MilType type, std::int64_t elements) noexcept {

@@ -33,8 +33,10 @@ const MappedFile& WeightFiles::file(std::string_view file_name) {
   if (!file_name.starts_with(kModelPath)) {
     throw ModelError("weight file '" + std::string(file_name) + "' does not start with @model_path/");
   }
-  const std::string path = resolve_inside(location_.root, location_.model_folder, file_name.substr(kModelPath.size()));
-  auto mapped = MappedFile::open(path);
+  auto mapped = bytes_ ? bytes_
+                       : MappedFile::open(resolve_inside(location_.root, location_.model_folder,
+                                                         file_name.substr(kModelPath.size())));
+  const std::string& path = mapped->path();
   std::uint32_t header[2];
   if (mapped->bytes().size() < kHeaderBytes) throw ModelError(path + ": shorter than its 64-byte header");
   std::memcpy(header, mapped->bytes().data(), sizeof header);

@@ -9,6 +9,7 @@ namespace coremlsim::mil {
 namespace {
 
 constexpr std::int64_t kMaxFoldedElements = 1 << 16;
+constexpr std::int64_t kMaxFoldedBytes = 1 << 26;  // with the op's scratch memory
 
 Info make_info(Slot slot, const TensorType& type, Shape shape, const std::string& what) {
   Info info;
@@ -217,6 +218,9 @@ void Planner::plan_node(int index) {
   if (!step.run) return;
 
   bool known = !node.outputs.empty() && elements <= kMaxFoldedElements;
+  for (std::size_t b = first_buffer; b < plan_.buffers.size(); ++b) {
+    known = known && plan_.buffers[b].bytes <= kMaxFoldedBytes;
+  }
   for (const auto& [name, ids] : node.inputs) {
     for (const ValueId id : ids) {
       const Tracked& value = values_[static_cast<std::size_t>(id)];

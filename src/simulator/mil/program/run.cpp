@@ -83,7 +83,13 @@ void RunImpl::prepare(std::shared_ptr<const Plan> plan) {
   frame_.reset();
   if (!plan_ || plan_->arena_bytes < plan->arena_bytes) {
     arena_.reset();
-    arena_ = allocate(plan->arena_bytes);
+    try {
+      arena_ = allocate(plan->arena_bytes);
+    } catch (const std::bad_alloc&) {
+      plan_.reset();
+      throw ModelError("[mil] " + program_->graph().package.path() + ": no memory for the " +
+                       std::to_string(plan->arena_bytes) + " bytes of its tensors");
+    }
   }
   plan_ = std::move(plan);
   std::vector<void*> slots(plan_->slots.size(), nullptr);
