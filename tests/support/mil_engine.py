@@ -6,10 +6,12 @@ With KVB_MIL_RUN (a path of the native `mil_run`) the engine runs alone, without
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +40,9 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     os.environ["TQDM_DISABLE"] = "1"
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         logging.disable(previous)
 
@@ -88,6 +92,9 @@ def write_program(cases: list[Case], path: Path, opset: str, precision: str = "f
             pass_pipeline=pipeline,
         )
         model.save(str(path))
+        # its scratch folder complains when the collector takes it: here, where warnings are off, and not in a test
+        del model, program
+        gc.collect()
 
 
 def expected(case: Case, opset: str) -> list[np.ndarray]:
