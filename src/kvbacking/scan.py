@@ -86,8 +86,11 @@ def scan(
     Raises ValueError.
     """
     limits = tolerance or Tolerance()
+    scanned = element_strided(array)
+    if not -scanned.ndim <= axis < max(scanned.ndim, 1):
+        raise ValueError(f"[scan] axis {axis} is outside an array of {scanned.ndim} dimensions")
     native = _native.scan(
-        element_strided(array),
+        scanned,
         live=live,
         axis=axis,
         threads=threads,
