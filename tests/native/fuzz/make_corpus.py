@@ -29,10 +29,11 @@ def sample_packages(folder: Path) -> list[Path]:
     except ImportError:
         return []
     small = {"layers": 1, "width": 8, "rows": 3, "capacity": 4}
+    prompt = {"tokens": 3, "capacity": 4}
     wanted = [
         ("turbo", small),
         ("badtail", small),
-        ("prefill", {"layers": 1, "heads": 2, "kv_heads": 1, "head_dim": 4, "hidden": 8, "vocab": 9, "tokens": 3, "capacity": 4}),
+        ("prefill", {"layers": 1, "heads": 2, "kv_heads": 1, "head_dim": 4, "hidden": 8, "vocab": 9, **prompt}),
         ("stateful", {"layers": 1, "heads": 1, "head_dim": 4, "capacity": 4}),
         ("multifunction", {"layers": 1, "width": 8}),
         ("flexible", {"layers": 1, "width": 8}),

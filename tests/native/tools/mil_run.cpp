@@ -7,8 +7,6 @@
 // FOLDER/inputs.txt has one line per tensor: "NAME DTYPE DIM,DIM,... FILE" ("-" for no dimensions); states are listed
 // in states.txt and written back. Results are written as FOLDER/out.NAME.bin and listed in FOLDER/outputs.txt with the
 // engine's own element type. With --repeat the run is repeated and every wall time printed, one "run SECONDS" per line.
-#include <sys/resource.h>
-
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -17,6 +15,7 @@
 #include <sstream>
 
 #include "mil/engine.h"
+#include "mil/program/program.h"
 
 namespace {
 
@@ -33,6 +32,16 @@ std::string name_of(DataType type) {
     if (value == type) return name;
   }
   return "other";
+}
+
+// Of this executable alone: getrusage would carry over the peak of the process that started it.
+std::int64_t peak_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string key; status >> key;) {
+    std::int64_t kilobytes = 0;
+    if (key == "VmHWM:" && status >> kilobytes) return kilobytes * 1024;
+  }
+  return 0;
 }
 
 struct Tensor {
@@ -103,6 +112,7 @@ int run(const std::vector<std::string>& arguments) {
     return std::chrono::duration<double>(Clock::now() - from).count();
   };
 
+  const auto start_bytes = peak_bytes();
   const auto begin = Clock::now();
   const auto package = coremlsim::mil::Package::open(package_path);
   const auto program = coremlsim::mil::Program::create(package, options);
@@ -122,9 +132,13 @@ int run(const std::vector<std::string>& arguments) {
     std::cout << "run " << seconds(start) << '\n';
   }
   if (repeat > 0) {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    std::cout << "peak_rss_bytes " << usage.ru_maxrss * 1024 << '\n';
+    std::cout << "start_rss_bytes " << start_bytes << "\npeak_rss_bytes " << peak_bytes() << '\n';
+    const auto& impl = dynamic_cast<const coremlsim::mil::ProgramImpl&>(*program);
+    coremlsim::mil::InputShapes shapes;
+    for (std::size_t i = 0; i < impl.graph().inputs.size(); ++i) shapes.push_back(impl.default_shape(i));
+    if (const auto plan = impl.plan_for(shapes)) {
+      std::cout << "peak_live_bytes " << plan->peak_live_bytes << "\narena_bytes " << plan->arena_bytes << '\n';
+    }
   }
   return 0;
 }
