@@ -131,3 +131,10 @@ def test_blocks_hold_every_arm_once_and_positions_balance() -> None:
         randomised_blocks(("a", "a"), 5, seed=0)
     with pytest.raises(ValueError, match="at least 1"):
         randomised_blocks(names, 0, seed=0)
+
+
+def test_a_missing_library_is_named_with_its_extra() -> None:
+    from kvbacking.measure.lazy import require
+
+    with pytest.raises(ImportError, match=r"no_such_library: pip install 'kvbacking\[bench\]'"):
+        require("no_such_library.part")

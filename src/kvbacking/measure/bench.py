@@ -17,6 +17,7 @@ from kvbacking.session import Reuse
 from .analysis import analyse
 from .clock import Clock, SystemClock
 from .host import HostGate, HostProbe, system_probe
+from .lazy import require
 from .memory import read_memory
 from .placement import control_digests, infer
 from .report import Report, Subject, build_report
@@ -59,6 +60,7 @@ def bench(
     without SciPy.
     """
     _check_options(rounds, warmup, verify)
+    require("scipy.stats")  # before the run, not after it
     contract.check(model)
     prepared = prepare_inputs(model.inputs, inputs, cast=False)
     clock = clock or SystemClock()

@@ -69,9 +69,11 @@ def bench(
     from kvbacking.certificate import Certificate
 
     from .bench import bench as run
+    from .lazy import require
     from .progress import progress_bar
     from .promotion import promote
 
+    require("matplotlib.figure")  # before the run, not after it
     if promote_path and not ((task or wav) and certificate_path):
         raise click.UsageError("--promote needs --task or --whisper, and --certificate")
     if (wav is None) != (checkpoint is None) or (wav and task):
