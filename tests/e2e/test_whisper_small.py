@@ -69,7 +69,8 @@ def test_every_mechanism_and_level_gives_the_same_tokens(directory: Path, packag
             result = transcribe(directory, package, samples, mechanism=mechanism, verify=verify)
             assert [w.tokens for w in result.windows] == [w.tokens for w in control.windows]
             assert result.text == control.text
-            assert result.sets_created == 2
+            if mechanism in ("framework", "raw"):  # a surface or pool session makes new surfaces every time
+                assert result.sets_created == 2
 
 
 def test_the_cached_package_is_written_once(directory: Path, package: Path, cache: Path) -> None:
