@@ -15,8 +15,8 @@
 #include "core/extent.h"
 #include "core/parity.h"
 #include "core/scan_exact.h"
-#include "core/scan_kernels.h"
 #include "core/scan_plan.h"
+#include "core/scan_worker.h"
 #include "kvbacking/error.h"
 
 namespace kvbacking {
@@ -28,12 +28,6 @@ constexpr int kMaxThreads = 64;
 [[noreturn]] void throw_invalid(const std::string& message) {
   throw Error(ErrorCode::kInvalidArgument, "[scan] " + message);
 }
-
-// Which logical indices are live: the first `live` of every `period`.
-struct LiveRange {
-  std::int64_t live;
-  std::int64_t period;
-};
 
 LiveRange live_range(const Layout& layout, const ScanOptions& options) {
   const std::int64_t count = layout.element_count();
@@ -75,140 +69,13 @@ void validate(const void* data, const Layout& layout, const ScanOptions& options
   if (!(options.max_abs >= 0) || !(options.max_rel >= 0)) throw_invalid("tolerances must not be negative or NaN");
 }
 
-// Rows `first` to `last` (excluded) of a tile, or a part of one row.
-Tile rows_of(const Tile& tile, std::int64_t first, std::int64_t last) {
-  return {tile.data + first * tile.row_stride, last - first, tile.row_length, tile.row_stride};
-}
-Tile part_of(const Tile& tile, std::int64_t row, std::int64_t start, std::int64_t length, std::int64_t element) {
-  return {tile.data + row * tile.row_stride + start * element, 1, length, tile.row_stride};
-}
-
-// The work of one thread.
-class Worker {
- public:
-  Worker(const ScanPlan& plan, DType dtype, LiveRange live, const ScanOptions& options)
-      : plan_(plan),
-        dtype_(dtype),
-        element_(static_cast<std::int64_t>(element_size(dtype))),
-        reference_element_(options.reference_layout == nullptr
-                               ? 0
-                               : static_cast<std::int64_t>(element_size(options.reference_layout->dtype))),
-        live_(live),
-        fill_pattern_(options.fill_pattern),
-        parity_(dtype, options.reference_layout == nullptr ? dtype : options.reference_layout->dtype, options.max_abs,
-                options.max_rel) {
-    reset_range(dtype, range_);
-  }
-
-  // Units of one chunk, in order; `digest` (may be null) is fed on the way, while the bytes are in the cache.
-  void scan_units(std::int64_t first, std::int64_t last, Digest* digest, ParityChunk* chunk) {
-    for (std::int64_t index = first; index < last; ++index) {
-      const Unit unit = plan_.load(index, buffer_);
-      if (digest != nullptr) update(*digest, unit.a);
-      scan_unit(unit, chunk);
-    }
-  }
-
-  void update(Digest& digest, const Tile& tile) const {
-    for (std::int64_t row = 0; row < tile.rows; ++row) {
-      digest.update(tile.data + row * tile.row_stride, static_cast<std::size_t>(tile.row_length * element_));
-    }
-  }
-
-  void finish() noexcept {
-    if (!range_used_) return;
-    const Extremes extremes = reduce_range(dtype_, range_);
-    tally_.include_range(extremes.min, extremes.max);
-    tally_.live_all_zero = tally_.live_all_zero && extremes.all_zero;
-  }
-
-  Tally& tally() noexcept { return tally_; }
-  ParityTally& parity() noexcept { return parity_; }
-  UnitBuffer& buffer() noexcept { return buffer_; }
-
- private:
-  // Cuts the unit where live and tail meet, into whole rows and parts of rows.
-  void scan_unit(const Unit& unit, ParityChunk* chunk) {
-    const std::int64_t length = unit.a.row_length;
-    const std::int64_t count = unit.a.rows * length;
-    for (std::int64_t done = 0; done < count;) {
-      const std::int64_t position = (unit.logical_start + done) % live_.period;
-      const bool live = position < live_.live;
-      const std::int64_t run = std::min(count - done, (live ? live_.live : live_.period) - position);
-      const std::int64_t row = done / length;
-      const std::int64_t column = done % length;
-      const std::int64_t logical = unit.logical_start + done;
-      if (column == 0 && run >= length) {
-        const std::int64_t rows = run / length;
-        scan_tiles(rows_of(unit.a, row, row + rows), rows_of(unit.b, row, row + rows), logical, live, chunk);
-        done += rows * length;
-      } else {
-        const std::int64_t part = std::min(run, length - column);
-        scan_tiles(part_of(unit.a, row, column, part, element_), part_of(unit.b, row, column, part, reference_element_),
-                   logical, live, chunk);
-        done += part;
-      }
-    }
-  }
-
-  void scan_tiles(const Tile& a, const Tile& b, std::int64_t logical, bool live, ParityChunk* chunk) {
-    if (live) {
-      scan_live(a, logical);
-      if (chunk != nullptr) parity_.add(a, b, logical, *chunk);
-    } else {
-      scan_tail(a, logical);
-    }
-    if (fill_pattern_) scan_residue(a, logical);
-  }
-
-  void scan_live(const Tile& tile, std::int64_t logical) {
-    if (!has_range_kernel(dtype_)) return tally_live(dtype_, tile, logical, tally_);
-    if (accumulate_range(dtype_, tile, &range_).non_finite) {
-      tally_live(dtype_, tile, logical, tally_);
-    } else {
-      range_used_ = true;
-    }
-  }
-
-  void scan_tail(const Tile& tile, std::int64_t logical) {
-    if (!has_range_kernel(dtype_)) return tally_tail(dtype_, tile, logical, true, tally_);
-    const TileFlags flags = accumulate_range(dtype_, tile, nullptr);
-    if (!flags.non_zero_bits) return;
-    if (flags.non_finite) return tally_tail(dtype_, tile, logical, true, tally_);
-    // Tails that may hold anything are long and plain: count them at full speed.
-    tally_.tail_dirty_count += tile.rows * tile.row_length - count_equal(static_cast<std::size_t>(element_), tile, 0);
-    if (tally_.first_tail_dirty_index < 0) {
-      tally_.first_tail_dirty_index = find_bits(static_cast<std::size_t>(element_), tile, logical, 0, false);
-    }
-  }
-
-  void scan_residue(const Tile& tile, std::int64_t logical) {
-    const std::int64_t count = count_equal(static_cast<std::size_t>(element_), tile, *fill_pattern_);
-    tally_.residue_count += count;
-    if (count != 0 && tally_.first_residue_index < 0) {
-      tally_.first_residue_index = find_bits(static_cast<std::size_t>(element_), tile, logical, *fill_pattern_, true);
-    }
-  }
-
-  const ScanPlan& plan_;
-  DType dtype_;
-  std::int64_t element_, reference_element_;
-  LiveRange live_;
-  std::optional<std::uint64_t> fill_pattern_;
-  UnitBuffer buffer_;
-  RangeState range_{};
-  bool range_used_ = false;
-  Tally tally_;
-  ParityTally parity_;
-};
-
 // The digest is one sequential stream, so with several threads the first one hashes everything (at memory speed) while
 // the others take chunks of the rest; it joins them afterwards. Chunks are taken in ascending order.
-void scan_in_threads(std::vector<Worker>& workers, const ScanPlan& plan, Digest& digest,
+void scan_in_threads(std::vector<ScanWorker>& workers, const ScanPlan& plan, Digest& digest,
                      std::vector<ParityChunk>& chunks, bool parity) {
   std::atomic<std::int64_t> next_chunk{0};
   std::vector<std::exception_ptr> failures(workers.size());
-  const auto take_chunks = [&](Worker& worker) {
+  const auto take_chunks = [&](ScanWorker& worker) {
     while (true) {
       const std::int64_t chunk = next_chunk.fetch_add(1, std::memory_order_relaxed);
       const std::int64_t first = chunk * kUnitsPerChunk;
@@ -234,7 +101,7 @@ void scan_in_threads(std::vector<Worker>& workers, const ScanPlan& plan, Digest&
   }
   try {
     for (std::int64_t unit = 0; unit < plan.unit_count(); ++unit) {
-      workers[0].update(digest, plan.load(unit, workers[0].buffer()).a);
+      workers[0].digest_unit(unit, digest);
     }
     take_chunks(workers[0]);
   } catch (...) {
@@ -276,7 +143,8 @@ ScanResult scan(const void* data, const Layout& layout, const ScanOptions& optio
   const std::int64_t chunk_count = (plan.unit_count() + kUnitsPerChunk - 1) / kUnitsPerChunk;
   std::vector<ParityChunk> chunks(parity ? static_cast<std::size_t>(chunk_count) : 0);
   const std::int64_t thread_count = std::min<std::int64_t>({options.threads, chunk_count, kMaxThreads});
-  std::vector<Worker> workers(static_cast<std::size_t>(thread_count), Worker(plan, layout.dtype, live, options));
+  std::vector<ScanWorker> workers(static_cast<std::size_t>(thread_count),
+                                  ScanWorker(plan, layout.dtype, live, options));
   if (thread_count == 1) {
     for (std::int64_t chunk = 0; chunk < chunk_count; ++chunk) {
       const std::int64_t first = chunk * kUnitsPerChunk;
@@ -288,7 +156,7 @@ ScanResult scan(const void* data, const Layout& layout, const ScanOptions& optio
   }
 
   Tally total;
-  for (Worker& worker : workers) {
+  for (ScanWorker& worker : workers) {
     worker.finish();
     total.merge(worker.tally());
   }

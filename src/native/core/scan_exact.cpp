@@ -80,11 +80,11 @@ void tally_live(DType dtype, const Tile& tile, std::int64_t logical_start, Tally
   });
 }
 
-void tally_tail(DType dtype, const Tile& tile, std::int64_t logical_start, bool dirty, Tally& tally) {
+void tally_tail(DType dtype, const Tile& tile, std::int64_t logical_start, Tally& tally) {
   visit_dtype(dtype, [&]<class Element>(Element) {
     for_each<Element>(tile, logical_start, [&](const std::byte* bytes, std::int64_t index) {
       count_non_finite(Element::read(bytes), index, false, tally);
-      if (dirty && load_bits<typename Element::Stored>(bytes) != 0) {
+      if (load_bits<typename Element::Stored>(bytes) != 0) {
         ++tally.tail_dirty_count;
         note_first(tally.first_tail_dirty_index, index);
       }

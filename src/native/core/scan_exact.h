@@ -28,8 +28,7 @@ struct Tally {
 };
 
 void tally_live(DType dtype, const Tile& tile, std::int64_t logical_start, Tally& tally);
-// Counts NaN and infinities of a float tail; `dirty` says whether non-zero elements are counted too.
-void tally_tail(DType dtype, const Tile& tile, std::int64_t logical_start, bool dirty, Tally& tally);
+void tally_tail(DType dtype, const Tile& tile, std::int64_t logical_start, Tally& tally);
 // Logical index of the first element whose bytes equal (or differ from) the low bytes of `pattern`; -1: none.
 std::int64_t find_bits(std::size_t element_byte_count, const Tile& tile, std::int64_t logical_start,
                        std::uint64_t pattern, bool equal);
