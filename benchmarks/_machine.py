@@ -14,6 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from kvbacking import _native
+
 FAMILIES = {"turbo": (4, 1536, 1280), "distil": (2, 1536, 1280)}
 PADDED_ROW = 1312  # elements: rows of 2560 bytes at the next multiple of 64 bytes plus 64, as the simulator pads them
 LIVE, AXIS = 1500, 1
@@ -34,6 +36,11 @@ def last_level_cache_byte_count() -> int | None:
     return max(sizes, default=None)
 
 
+def usable_cpus() -> int:
+    """Processors that this process may run on (pinning counts)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def conditions() -> dict[str, object]:
     """The machine and how busy it is, for the record."""
     cpu = platform.processor() or platform.machine()
@@ -42,7 +49,7 @@ def conditions() -> dict[str, object]:
         cpu = next(
             (s.split(":", 1)[1].strip() for s in info.read_text().splitlines() if s.startswith("model name")), cpu
         )
-    return {"cpu": cpu, "cpus": os.cpu_count(), "load_1min": round(os.getloadavg()[0], 2), "numpy": np.__version__}
+    return {"cpu": cpu, "cpus": usable_cpus(), "load_1min": round(os.getloadavg()[0], 2), "numpy": np.__version__}
 
 
 def rotation(set_byte_count: int, quick: bool) -> tuple[int, str]:
@@ -56,11 +63,23 @@ def rotation(set_byte_count: int, quick: bool) -> tuple[int, str]:
     return count, f"rotates over {count * set_byte_count >> 20} MiB, last-level cache {cache >> 20} MiB"
 
 
-def padded(dense: np.ndarray) -> np.ndarray:
+MEMORIES = ("backing", "numpy")  # the library's own page-aligned allocations; NumPy's, which asks for huge pages
+
+
+def in_memory(memory: str, values: np.ndarray) -> np.ndarray:
+    """A copy of `values` in the kind of memory that is named."""
+    if memory == "numpy":
+        return values.copy()
+    copy = _native.Allocation.create(values.nbytes).bytes().view(values.dtype).reshape(values.shape)
+    copy[...] = values
+    return copy
+
+
+def padded(memory: str, dense: np.ndarray) -> np.ndarray:
     """The same values in rows PADDED_ROW elements apart."""
     storage = np.zeros((*dense.shape[:-1], PADDED_ROW), dense.dtype)
     storage[..., : dense.shape[-1]] = dense
-    return storage[..., : dense.shape[-1]]
+    return in_memory(memory, storage)[..., : dense.shape[-1]]
 
 
 class ReadPasses:

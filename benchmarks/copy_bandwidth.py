@@ -3,7 +3,7 @@
 Budgets: dense at least 0.95, padded rows at least 0.85 of the bandwidth of memcpy. Source and destination are written
 before, and rotate over four times the last-level cache; arms are interleaved; medians with bootstrap intervals.
 
-    python benchmarks/copy_bandwidth.py [--quick] [--rounds N] [--family turbo|distil]
+    python benchmarks/copy_bandwidth.py [--quick] [--rounds N] [--family turbo|distil] [--memory backing|numpy]
 
 JSON lines on stdout, a table on stderr.
 """
@@ -23,16 +23,17 @@ from kvbacking import _native
 BUDGETS = {"dense": 0.95, "padded to dense": 0.85, "dense to padded": 0.85}
 
 
-def measure(family: str, quick: bool, rounds: int, folder: str) -> tuple[list[dict[str, object]], str]:
+def measure(family: str, memory: str, quick: bool, rounds: int, folder: str) -> tuple[list[dict[str, object]], str]:
     shape = machine.FAMILIES[family]
     byte_count = int(np.prod(shape)) * 2
     sets, note = machine.rotation(2 * byte_count, quick)
     random = np.random.default_rng(0)
-    sources = [random.integers(0, 0x7C00, shape, dtype=np.uint16).view(np.float16) for _ in range(sets)]
-    padded_sources = [machine.padded(source) for source in sources]
-    destinations = [np.ones(shape, np.float16) for _ in range(sets)]
-    padded_destinations = [machine.padded(destination) for destination in destinations]
-    wide = [np.ones(shape, np.float32) for _ in range(sets)]
+    values = random.integers(0, 0x7C00, shape, dtype=np.uint16).view(np.float16)
+    sources = [machine.in_memory(memory, values) for _ in range(sets)]
+    padded_sources = [machine.padded(memory, values) for _ in range(sets)]
+    destinations = [machine.in_memory(memory, np.ones(shape, np.float16)) for _ in range(sets)]
+    padded_destinations = [machine.padded(memory, values) for _ in range(sets)]
+    wide = [machine.in_memory(memory, np.ones(shape, np.float32)) for _ in range(sets)]
     passes = machine.ReadPasses(folder)
     arms: dict[str, Callable[[int], object]] = {
         "memcpy": lambda s: passes.memcpy(destinations[s], sources[s]),
@@ -46,7 +47,7 @@ def measure(family: str, quick: bool, rounds: int, folder: str) -> tuple[list[di
     seconds = machine.interleave(arms, sets, rounds)
     rows: list[dict[str, object]] = []
     for name, samples in seconds.items():
-        what = {"benchmark": "copy_bandwidth", "family": family, "layout": "", "arm": name}
+        what = {"benchmark": "copy_bandwidth", "family": family, "layout": "", "memory": memory, "arm": name}
         row: dict[str, object] = {**what, **machine.speed(byte_count, samples)}
         if name != "memcpy":
             row |= {"against": "memcpy bandwidth", **machine.ratio(seconds["memcpy"], samples)}
@@ -60,12 +61,13 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="two rounds: shows that it runs, measures nothing")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--family", choices=list(machine.FAMILIES), action="append")
+    parser.add_argument("--memory", choices=machine.MEMORIES, default="backing")
     options = parser.parse_args()
     families = options.family or (["distil"] if options.quick else list(machine.FAMILIES))
     for family in families:
         with tempfile.TemporaryDirectory() as folder:
-            rows, note = measure(family, options.quick, 2 if options.quick else options.rounds, folder)
-        machine.emit(rows, f"{family}: {note}")
+            rows, note = measure(family, options.memory, options.quick, 2 if options.quick else options.rounds, folder)
+        machine.emit(rows, f"{family}, {options.memory} memory: {note}")
     return 0
 
 

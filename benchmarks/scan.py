@@ -6,7 +6,9 @@ Buffers rotate over four times the last-level cache; arms are interleaved in one
 intervals. Parity is measured against a control with the same bits and against one where every fourth element is off
 by one unit in the last place.
 
-    python benchmarks/scan.py [--quick] [--rounds N] [--family turbo|distil]     JSON lines on stdout, a table on stderr
+    python benchmarks/scan.py [--quick] [--rounds N] [--family turbo|distil] [--memory backing|numpy]
+
+JSON lines on stdout, a table on stderr.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def parity_recipe(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a.astype("f4") - b.astype("f4")).max())
 
 
-def make_set(shape: tuple[int, ...], seed: int) -> dict[str, list[np.ndarray]]:
+def make_set(shape: tuple[int, ...], seed: int, memory: str) -> dict[str, list[np.ndarray]]:
     """K and V, dense and padded, an equal control and a close one. Every page is written: none is faulted in later."""
     random = np.random.default_rng(seed)
     arrays: dict[str, list[np.ndarray]] = {"dense": [], "padded": [], "equal": [], "close": []}
@@ -53,10 +55,10 @@ def make_set(shape: tuple[int, ...], seed: int) -> dict[str, list[np.ndarray]]:
         bits[:, machine.LIVE :] = 0
         dense = bits.view(np.float16)
         close = bits ^ ((random.integers(0, 4, shape, dtype=np.uint16) == 0) & (bits != 0) & ((bits & 0xFF) != 0xFE))
-        arrays["dense"].append(dense)
-        arrays["padded"].append(machine.padded(dense))
-        arrays["equal"].append(dense.copy())
-        arrays["close"].append(close.view(np.float16))
+        arrays["dense"].append(machine.in_memory(memory, dense))
+        arrays["padded"].append(machine.padded(memory, dense))
+        arrays["equal"].append(machine.in_memory(memory, dense))
+        arrays["close"].append(machine.in_memory(memory, close.view(np.float16)))
     return arrays
 
 
@@ -76,11 +78,11 @@ def both(function: Callable[..., object], *columns: list[np.ndarray]) -> None:
         function(*arrays)
 
 
-def measure(family: str, quick: bool, rounds: int, folder: str) -> tuple[list[dict[str, object]], str]:
+def measure(family: str, memory: str, quick: bool, rounds: int, folder: str) -> tuple[list[dict[str, object]], str]:
     shape = machine.FAMILIES[family]
     byte_count = 2 * int(np.prod(shape)) * 2
     sets, note = machine.rotation(byte_count, quick)
-    data = [make_set(shape, seed) for seed in range(sets)]
+    data = [make_set(shape, seed, memory) for seed in range(sets)]
     passes = machine.ReadPasses(folder)
     arms: dict[str, Callable[[int], object]] = {
         "memchr": lambda s: both(lambda a: passes.memchr(a, ABSENT_BYTE), data[s]["dense"]),
@@ -89,7 +91,7 @@ def measure(family: str, quick: bool, rounds: int, folder: str) -> tuple[list[di
         "two sums": lambda s: both(passes.sum_two, data[s]["dense"], data[s]["equal"]),
     }
     for layout in ("dense", "padded"):
-        for threads in (1, 2):
+        for threads in (1, 2) if machine.usable_cpus() > 1 else (1,):
             arms[f"{layout}|scan {threads}t"] = lambda s, la=layout, t=threads: scan_both(data[s][la], None, t)
             for control in ("equal", "close"):
                 arms[f"{layout}|parity, {control} control {threads}t"] = lambda s, la=layout, t=threads, c=control: (
@@ -110,7 +112,7 @@ def measure(family: str, quick: bool, rounds: int, folder: str) -> tuple[list[di
     rows: list[dict[str, object]] = []
     for name, samples in seconds.items():
         layout, _, arm = name.rpartition("|")
-        what = {"benchmark": "scan", "family": family, "layout": layout or "dense"}
+        what = {"benchmark": "scan", "family": family, "layout": layout or "dense", "memory": memory}
         row: dict[str, object] = {**what, "arm": arm, **machine.speed(byte_count, samples)}
         rows.append(row)
         if not arm.startswith(("scan", "parity")):
@@ -133,12 +135,13 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="two rounds: shows that it runs, measures nothing")
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--family", choices=list(machine.FAMILIES), action="append")
+    parser.add_argument("--memory", choices=machine.MEMORIES, default="backing")
     options = parser.parse_args()
     families = options.family or (["distil"] if options.quick else list(machine.FAMILIES))
     for family in families:
         with tempfile.TemporaryDirectory() as folder:
-            rows, note = measure(family, options.quick, 2 if options.quick else options.rounds, folder)
-        machine.emit(rows, f"{family}: {note}")
+            rows, note = measure(family, options.memory, options.quick, 2 if options.quick else options.rounds, folder)
+        machine.emit(rows, f"{family}, {options.memory} memory: {note}")
     return 0
 
 

@@ -47,18 +47,16 @@ ParityTally::ParityTally(DType a_dtype, DType b_dtype, double max_abs, double ma
       max_abs_(max_abs),
       max_rel_(max_rel),
       has_kernel_(is_kernel_dtype(a_dtype) && is_kernel_dtype(b_dtype)),
-      smallest_sum_(a_dtype == DType::kFloat16 && b_dtype == DType::kFloat16 ? 0.0 : 1e-20) {
-  thresholds_.tolerance_abs = rounded_down(max_abs);
-  thresholds_.tolerance_rel = rounded_down(max_rel);
-}
+      smallest_sum_(a_dtype == DType::kFloat16 && b_dtype == DType::kFloat16 ? 0.0 : 1e-20),
+      max_abs_down_(rounded_down(max_abs)),
+      max_rel_down_(rounded_down(max_rel)) {}
 
 void ParityTally::add(const Tile& a, const Tile& b, std::int64_t logical_start, ParityChunk& chunk) {
   constexpr Wanted kEverything{.worst = true, .rel = true, .over = true, .first_over = true, .sums = true};
   if (!has_kernel_) return exact_any(a, b, logical_start, kEverything, chunk);
-  thresholds_.max_rel_seen = rounded_down(std::max(worst_rel_, 0.0));
   const ParityTile tile = a_dtype_ == b_dtype_ && equal_bits(a, b, element_size(a_dtype_))
                               ? equal_tile(a_dtype_, a)
-                              : parity_tile(a_dtype_, a, b_dtype_, b, thresholds_);
+                              : parity_tile(a_dtype_, a, b_dtype_, b, rounded_down(std::max(worst_rel_, 0.0)));
   if (!tile.plain || tile.sums.a_squared < smallest_sum_ || tile.sums.b_squared < smallest_sum_) {
     return exact_any(a, b, logical_start, kEverything, chunk);
   }
@@ -71,13 +69,13 @@ void ParityTally::add(const Tile& a, const Tile& b, std::int64_t logical_start, 
   Wanted wanted;
   wanted.worst = static_cast<double>(tile.max_abs_error) > worst_abs_;
   wanted.rel = worst_rel_index_ < 0 || (tile.may_exceed_rel && !std::isinf(worst_rel_));
-  if (tile.may_exceed_tolerance) {
-    // Without a relative part the limit is one fp32 number, and exceeding it is exact.
-    wanted.over = max_rel_ != 0;
-    if (!wanted.over) {
-      const std::int64_t above = count_above(a_dtype_, a, b_dtype_, b, thresholds_.tolerance_abs);
-      over_count_ += above;
-      wanted.first_over = above != 0 && first_over_index_ < 0;
+  if (static_cast<double>(tile.max_abs_error) > max_abs_) {
+    if (max_rel_ != 0) {
+      wanted.over = may_exceed(a_dtype_, a, b_dtype_, b, max_abs_down_, max_rel_down_);
+    } else {
+      // The limit is one number, and an fp32 error exceeds it exactly when it exceeds its fp32 floor.
+      over_count_ += count_above(a_dtype_, a, b_dtype_, b, max_abs_down_);
+      wanted.first_over = first_over_index_ < 0;
     }
   }
   if (wanted.any()) exact_any(a, b, logical_start, wanted, chunk);

@@ -41,7 +41,7 @@ class ParityTally {
   bool has_kernel_;
   // Below this sum of squares fp32 products may have underflowed.
   double smallest_sum_;
-  ParityThresholds thresholds_;
+  float max_abs_down_, max_rel_down_;  // the tolerance, rounded down to fp32
   double worst_abs_ = -1;
   std::int64_t worst_abs_index_ = -1;
   double worst_rel_ = -1;

@@ -87,27 +87,31 @@ HWY_INLINE void ForEachPair(DF d, const Tile& a, const Tile& b, const Step& step
   }
 }
 
-// What one of two interleaved accumulators holds. The sign bit of `rel` and `tol` is set once a threshold was crossed:
-// or-ing signs is cheaper than comparing.
+// What one of two interleaved accumulators holds. The sign bit of `rel` is set once max_rel_seen was exceeded: or-ing
+// signs is cheaper than comparing.
 struct ParityLanes {
-  VF error, dot, aa, bb, worst, rel, tol;
+  VF error, dot, aa, bb, worst, rel;
 };
 
-// kRelative: the tolerance has a relative part. Without one `worst` alone tells whether it is exceeded.
-template <class A, class B, bool kRelative>
-ParityTile Parity(const Tile& a, const Tile& b, const ParityThresholds& thresholds) {
+// Slack for the targets without a fused multiply-add: the sign of r * |b| - error is exact only with one.
+#if HWY_TARGET <= HWY_AVX2 || HWY_ARCH_ARM_A64
+constexpr float kSlack = 1.0f;
+#else
+constexpr float kSlack = 1.0f - 0x1p-20f;
+#endif
+
+HWY_INLINE bool AnySign(VF v) {
+  const hn::RebindToSigned<DF> di;
+  return !hn::AllFalse(di, hn::Lt(hn::BitCast(di, v), hn::Zero(di)));
+}
+
+template <class A, class B>
+ParityTile Parity(const Tile& a, const Tile& b, float max_rel_seen) {
   const DF d;
   const VF zero = hn::Zero(d);
-  ParityLanes lanes0{zero, zero, zero, zero, zero, zero, zero};
+  ParityLanes lanes0{zero, zero, zero, zero, zero, zero};
   ParityLanes lanes1 = lanes0;
-#if HWY_TARGET <= HWY_AVX2 || HWY_ARCH_ARM_A64
-  constexpr float kSlack = 1.0f;  // fused: the sign of r * |b| - error is exact
-#else
-  constexpr float kSlack = 1.0f - 0x1p-20f;
-#endif
-  const VF rel_seen = hn::Set(d, thresholds.max_rel_seen * kSlack);
-  const VF tolerance_rel = hn::Set(d, thresholds.tolerance_rel * (1.0f - 0x1p-20f));
-  const VF tolerance_abs = hn::Set(d, thresholds.tolerance_abs * (1.0f - 0x1p-20f));
+  const VF rel_seen = hn::Set(d, max_rel_seen * kSlack);
   ForEachPair<A, B>(d, a, b, [&](int half, VF va, VF vb) HWY_ATTR {
     ParityLanes& lanes = half == 0 ? lanes0 : lanes1;
     const VF error = hn::Abs(hn::Sub(va, vb));
@@ -115,9 +119,6 @@ ParityTile Parity(const Tile& a, const Tile& b, const ParityThresholds& threshol
     lanes.error = hn::Add(lanes.error, error);
     lanes.worst = hn::Max(lanes.worst, error);
     lanes.rel = hn::Or(lanes.rel, hn::MulSub(rel_seen, magnitude, error));
-    if constexpr (kRelative) {
-      lanes.tol = hn::Or(lanes.tol, hn::MulAdd(tolerance_rel, magnitude, hn::Sub(tolerance_abs, error)));
-    }
     lanes.dot = hn::MulAdd(va, vb, lanes.dot);
     lanes.aa = hn::MulAdd(va, va, lanes.aa);
     lanes.bb = hn::MulAdd(vb, vb, lanes.bb);
@@ -130,10 +131,6 @@ ParityTile Parity(const Tile& a, const Tile& b, const ParityThresholds& threshol
     for (std::size_t i = 0; i < hn::Lanes(d); ++i) total += static_cast<double>(values[i]);
     return total;
   };
-  const auto any_sign = [&](VF x, VF y) HWY_ATTR {
-    const hn::RebindToSigned<DF> di;
-    return !hn::AllFalse(di, hn::Lt(hn::BitCast(di, hn::Or(x, y)), hn::Zero(di)));
-  };
   ParityTile tile;
   tile.sums = {sum(lanes0.error, lanes1.error), sum(lanes0.dot, lanes1.dot), sum(lanes0.aa, lanes1.aa),
                sum(lanes0.bb, lanes1.bb)};
@@ -141,9 +138,7 @@ ParityTile Parity(const Tile& a, const Tile& b, const ParityThresholds& threshol
   tile.max_abs_error = *std::max_element(values, values + hn::Lanes(d));
   tile.plain = std::isfinite(tile.sums.abs_error) && std::isfinite(tile.sums.dot) &&
                std::isfinite(tile.sums.a_squared) && std::isfinite(tile.sums.b_squared);
-  tile.may_exceed_rel = any_sign(lanes0.rel, lanes1.rel);
-  tile.may_exceed_tolerance =
-      kRelative ? any_sign(lanes0.tol, lanes1.tol) : tile.max_abs_error > thresholds.tolerance_abs;
+  tile.may_exceed_rel = AnySign(hn::Or(lanes0.rel, lanes1.rel));
   return tile;
 }
 
@@ -170,6 +165,20 @@ ParityTile EqualHalf(const Tile& tile) { return Equal<HalfSource>(tile); }
 ParityTile EqualFloat(const Tile& tile) { return Equal<FloatSource>(tile); }
 
 template <class A, class B>
+bool MayExceed(const Tile& a, const Tile& b, float max_abs, float max_rel) {
+  const DF d;
+  constexpr float kDown = 1.0f - 0x1p-20f;
+  const VF limit_abs = hn::Set(d, max_abs * kDown);
+  const VF limit_rel = hn::Set(d, max_rel * kDown);
+  VF signs = hn::Zero(d);
+  ForEachPair<A, B>(d, a, b, [&](int, VF va, VF vb) HWY_ATTR {
+    const VF error = hn::Abs(hn::Sub(va, vb));
+    signs = hn::Or(signs, hn::MulAdd(limit_rel, hn::Abs(vb), hn::Sub(limit_abs, error)));
+  });
+  return AnySign(signs);
+}
+
+template <class A, class B>
 std::int64_t CountAbove(const Tile& a, const Tile& b, float limit) {
   const DF d;
   const VF limits = hn::Set(d, limit);
@@ -180,11 +189,14 @@ std::int64_t CountAbove(const Tile& a, const Tile& b, float limit) {
   return static_cast<std::int64_t>(count);
 }
 
-#define KVB_PARITY_PAIR(NAME, A, B)                                                           \
-  ParityTile Parity##NAME(const Tile& a, const Tile& b, const ParityThresholds& thresholds) { \
-    return thresholds.tolerance_rel != 0 ? Parity<A, B, true>(a, b, thresholds)               \
-                                         : Parity<A, B, false>(a, b, thresholds);             \
-  }                                                                                           \
+// One table entry per pair of dtypes.
+#define KVB_PARITY_PAIR(NAME, A, B)                                                  \
+  ParityTile Parity##NAME(const Tile& a, const Tile& b, float max_rel_seen) {        \
+    return Parity<A, B>(a, b, max_rel_seen);                                         \
+  }                                                                                  \
+  bool MayExceed##NAME(const Tile& a, const Tile& b, float max_abs, float max_rel) { \
+    return MayExceed<A, B>(a, b, max_abs, max_rel);                                  \
+  }                                                                                  \
   std::int64_t CountAbove##NAME(const Tile& a, const Tile& b, float limit) { return CountAbove<A, B>(a, b, limit); }
 KVB_PARITY_PAIR(HalfHalf, HalfSource, HalfSource)
 KVB_PARITY_PAIR(HalfFloat, HalfSource, FloatSource)
@@ -198,38 +210,44 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kvbacking {
 
+HWY_EXPORT(EqualHalf);
+HWY_EXPORT(EqualFloat);
 HWY_EXPORT(ParityHalfHalf);
 HWY_EXPORT(ParityHalfFloat);
 HWY_EXPORT(ParityFloatHalf);
 HWY_EXPORT(ParityFloatFloat);
-HWY_EXPORT(EqualHalf);
-HWY_EXPORT(EqualFloat);
+HWY_EXPORT(MayExceedHalfHalf);
+HWY_EXPORT(MayExceedHalfFloat);
+HWY_EXPORT(MayExceedFloatHalf);
+HWY_EXPORT(MayExceedFloatFloat);
 HWY_EXPORT(CountAboveHalfHalf);
 HWY_EXPORT(CountAboveHalfFloat);
 HWY_EXPORT(CountAboveFloatHalf);
 HWY_EXPORT(CountAboveFloatFloat);
 
-ParityTile parity_tile(DType a_dtype, const Tile& a, DType b_dtype, const Tile& b, const ParityThresholds& thresholds) {
-  const bool a_half = a_dtype == DType::kFloat16;
-  const bool b_half = b_dtype == DType::kFloat16;
-  if (a_half && b_half) return HWY_DYNAMIC_DISPATCH(ParityHalfHalf)(a, b, thresholds);
-  if (a_half) return HWY_DYNAMIC_DISPATCH(ParityHalfFloat)(a, b, thresholds);
-  if (b_half) return HWY_DYNAMIC_DISPATCH(ParityFloatHalf)(a, b, thresholds);
-  return HWY_DYNAMIC_DISPATCH(ParityFloatFloat)(a, b, thresholds);
+// NAME of the two dtypes, each float16 or float32.
+#define KVB_DISPATCH_PAIR(NAME, a_dtype, b_dtype, ...)                                                            \
+  (a_dtype == DType::kFloat16 ? (b_dtype == DType::kFloat16 ? HWY_DYNAMIC_DISPATCH(NAME##HalfHalf)(__VA_ARGS__)   \
+                                                            : HWY_DYNAMIC_DISPATCH(NAME##HalfFloat)(__VA_ARGS__)) \
+                              : (b_dtype == DType::kFloat16 ? HWY_DYNAMIC_DISPATCH(NAME##FloatHalf)(__VA_ARGS__)  \
+                                                            : HWY_DYNAMIC_DISPATCH(NAME##FloatFloat)(__VA_ARGS__)))
+
+ParityTile parity_tile(DType a_dtype, const Tile& a, DType b_dtype, const Tile& b, float max_rel_seen) {
+  return KVB_DISPATCH_PAIR(Parity, a_dtype, b_dtype, a, b, max_rel_seen);
 }
 
 ParityTile equal_tile(DType dtype, const Tile& tile) {
   return dtype == DType::kFloat16 ? HWY_DYNAMIC_DISPATCH(EqualHalf)(tile) : HWY_DYNAMIC_DISPATCH(EqualFloat)(tile);
 }
 
-std::int64_t count_above(DType a_dtype, const Tile& a, DType b_dtype, const Tile& b, float limit) {
-  const bool a_half = a_dtype == DType::kFloat16;
-  const bool b_half = b_dtype == DType::kFloat16;
-  if (a_half && b_half) return HWY_DYNAMIC_DISPATCH(CountAboveHalfHalf)(a, b, limit);
-  if (a_half) return HWY_DYNAMIC_DISPATCH(CountAboveHalfFloat)(a, b, limit);
-  if (b_half) return HWY_DYNAMIC_DISPATCH(CountAboveFloatHalf)(a, b, limit);
-  return HWY_DYNAMIC_DISPATCH(CountAboveFloatFloat)(a, b, limit);
+bool may_exceed(DType a_dtype, const Tile& a, DType b_dtype, const Tile& b, float max_abs, float max_rel) {
+  return KVB_DISPATCH_PAIR(MayExceed, a_dtype, b_dtype, a, b, max_abs, max_rel);
 }
 
+std::int64_t count_above(DType a_dtype, const Tile& a, DType b_dtype, const Tile& b, float limit) {
+  return KVB_DISPATCH_PAIR(CountAbove, a_dtype, b_dtype, a, b, limit);
+}
+
+#undef KVB_DISPATCH_PAIR
 }  // namespace kvbacking
 #endif

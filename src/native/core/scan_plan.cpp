@@ -9,7 +9,7 @@ namespace kvbacking {
 namespace {
 
 // Of the first array. Small enough that the processor's own prefetching of the next unit (and what xxHash asks for)
-// hides behind the arithmetic of this one; measured best of 1 to 16 KiB. Software prefetches only made it slower.
+// hides behind the arithmetic of this one; measured best of 1 to 16 KiB.
 constexpr std::int64_t kUnitBytes = 4096;
 constexpr std::int64_t kShortRunBytes = 512;  // shorter runs are gathered: calls would cost more than the copy
 

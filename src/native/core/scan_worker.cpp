@@ -1,6 +1,7 @@
 #include "core/scan_worker.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace kvbacking {
 namespace {
@@ -11,6 +12,13 @@ Tile rows_of(const Tile& tile, std::int64_t first, std::int64_t last) {
 }
 Tile part_of(const Tile& tile, std::int64_t row, std::int64_t start, std::int64_t length, std::int64_t element) {
   return {tile.data + row * tile.row_stride + start * element, 1, length, tile.row_stride};
+}
+
+// Units usually follow each other. Only an address: it may lie past the array.
+void prefetch_next(const Tile& tile) {
+  const auto address =
+      reinterpret_cast<std::uintptr_t>(tile.data) + static_cast<std::uintptr_t>(tile.rows * tile.row_stride);
+  __builtin_prefetch(reinterpret_cast<const void*>(address));
 }
 
 }  // namespace
@@ -32,6 +40,9 @@ ScanWorker::ScanWorker(const ScanPlan& plan, DType dtype, LiveRange live, const 
 void ScanWorker::scan_units(std::int64_t first, std::int64_t last, Digest* digest, ParityChunk* chunk) {
   for (std::int64_t index = first; index < last; ++index) {
     const Unit unit = plan_.load(index, buffer_);
+    // One line of the next unit, asked for now, starts the processor's own prefetching across the page boundary:
+    // measured 10 to 20 % of a scan. More lines, or any with parity, made it slower.
+    if (chunk == nullptr) prefetch_next(unit.a);
     if (digest != nullptr) update(*digest, unit.a);
     scan_unit(unit, chunk);
   }
