@@ -260,6 +260,11 @@ def memory_footprint_byte_count() -> int:
 def live_counts() -> dict[str, int]:
     """Native objects alive now, by kind."""
 
+def created_counts() -> dict[str, int]:
+    """
+    Native memory and wrappers made since the process began: allocation, allocated_bytes, array, surface.
+    """
+
 def require_same_process() -> None:
     """Raises UnsupportedPlatformError in a child after fork()."""
 

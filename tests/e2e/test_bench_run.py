@@ -47,6 +47,10 @@ def test_every_arm_runs_once_in_every_round_with_evidence(report: kvb.Report) ->
         assert arm["counters"]["failed"] == 0
     by_name = {arm["name"]: arm for arm in document["arms"]}
     assert by_name["framework"]["counters"]["bytes_copied"] > 0
+    # A persistent session's sets are made in its first stage, and nothing of their size after it.
+    assert by_name["raw"]["counters"]["allocations_in_timed_parts"] >= 4
+    assert by_name["raw"]["counters"]["surfaces_made_in_timed_parts"] == 0
+    assert by_name["surface"]["counters"]["surfaces_made_in_timed_parts"] >= 2 * 27, "reuse mode new"
     for name in ("raw", "surface"):
         assert by_name[name]["counters"]["bytes_copied"] == 0
         assert by_name[name]["counters"]["accepted"] == 2 * 27
@@ -90,6 +94,8 @@ def test_persistent_buffers_are_reused_and_fresh_ones_are_not(
     kept = {arm["name"]: arm["counters"]["sets_created"] for arm in report.document["arms"]}
     assert kept["raw"] == 2
     assert made["raw"] == 2 * 27, "a session of two sets inside every stage"
+    counters = {arm["name"]: arm["counters"] for arm in fresh.document["arms"]}
+    assert counters["raw"]["allocations_in_timed_parts"] >= 4 * 27
     with pytest.raises(kvb.ComparisonRefusedError, match="buffers: 'persistent' and 'fresh'"):
         kvb.compare(report, fresh)
 

@@ -1,4 +1,7 @@
-"""Headless Chromium over its debugging pipe: one page at a time, no driver, no network port."""
+"""Headless Chromium over its debugging pipe: one page at a time, no driver, no network port.
+
+python tests/support/browser.py PAGE.html PICTURE.png [WIDTH [HEIGHT [SCHEME]]]
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -70,11 +74,16 @@ class Browser:
 
     def screenshot(self, name: str) -> Path:
         """The whole page, kept under build/artifacts."""
-        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)["data"]
+        data = self.picture(whole=True)
         ARTIFACTS.mkdir(parents=True, exist_ok=True)
         path = ARTIFACTS / f"{name}.png"
-        path.write_bytes(base64.b64decode(data))
+        path.write_bytes(data)
         return path
+
+    def picture(self, *, whole: bool) -> bytes:
+        """A PNG of the page, or of what the window shows of it."""
+        answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        return base64.b64decode(answer["data"])
 
     def complaints(self) -> list[str]:
         """Console errors and warnings, exceptions, and log entries since the page was loaded."""
@@ -151,3 +160,13 @@ def chromium() -> Iterator[Browser]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def main(page: str, picture: str, width: str = "1100", height: str = "900", scheme: str = "light") -> None:
+    with chromium() as browser:
+        browser.show(Path(page).resolve(), width=int(width), height=int(height), scheme=scheme)
+        Path(picture).write_bytes(browser.picture(whole=False))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -27,7 +27,7 @@ from .session_arm import SessionArm
 AnswerWord = Literal["supported", "not supported", "inconclusive"]
 GROWTH = "footprint_growth_bytes"  # an interval in bytes: the statistics do not care
 POOL_CALLS = 1000
-POOL_BYTES = 2 << 30  # a block keeps at most this much output memory alive, should everything stay until the drain
+POOL_BYTES = 2 << 30  # a block keeps at most this much alive, should everything stay until the drain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,10 +229,10 @@ class PoolBlockArm:
 
 def _autoreleasepool(setup: Setup) -> Answer:
     contract = setup.contract
-    output_bytes = sum(
+    held_bytes = sum(array.nbytes for array in setup.inputs.values()) + sum(
         int(np.prod(contract.shapes[n])) * np.dtype(contract.dtypes[n]).itemsize for n in contract.outputs
     )
-    calls = max(2, min(POOL_CALLS, POOL_BYTES // max(1, output_bytes)))
+    calls = max(2, min(POOL_CALLS, POOL_BYTES // held_bytes))
     inner = setup.arm("raw", "raw")
     blocks = [
         PoolBlockArm(name=name, inner=inner, calls=calls, held=held)

@@ -120,10 +120,16 @@ def _verdicts(document: Mapping[str, Any]) -> str:
             f'<article class="card verdict tone-{_TONES[decision["decision"]]}">'
             f'<p class="name">{escape(arm)}, {escape(label)}</p>'
             f'<p class="word">{escape(decision["decision"])}</p>{body}'
-            f'<p class="small">{escape("; ".join(dict.fromkeys(decision["reasons"])))}</p></article>'
+            f'<p class="small">{escape(_own_reasons(decision, document["objections"]))}</p></article>'
         )
     rule = f"<details><summary>The rule</summary><p>{escape(document['protocol']['rule'])}</p></details>"
     return f'<section aria-label="Verdict"><div class="grid">{"".join(cards)}</div>{rule}{_gates(document)}</section>'
+
+
+def _own_reasons(decision: Mapping[str, Any], objections: Sequence[str]) -> str:
+    """Without those that the page says above for the whole run."""
+    own = [reason for reason in dict.fromkeys(decision["reasons"]) if reason not in objections]
+    return "; ".join([*own, *(["the reasons above"] if len(own) < len(set(decision["reasons"])) else [])])
 
 
 def _gates(document: Mapping[str, Any]) -> str:

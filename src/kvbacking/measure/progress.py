@@ -17,7 +17,7 @@ def progress_bar(title: str, *, enabled: bool | None = None) -> Iterator[Progres
         yield None
         return
     rich = require("rich.progress")
-    console = require("rich.console").Console(stderr=True)
+    console = require("rich.console").Console(stderr=True, force_terminal=True)
     columns = (
         rich.TextColumn("{task.description}"),
         rich.BarColumn(),

@@ -55,7 +55,9 @@ def _why_not(report: Report, arm: str) -> str:
     end = report.document["end_to_end"]
     if end is None:
         return "the report has no end-to-end task: a saving in one stage promotes nothing"
-    failed = [gate for gate, passed in end["gates"].get(arm, {}).items() if not passed]
+    if not end["gates"].get(arm):
+        return f"the report has no quality gates of {arm}"
+    failed = [gate for gate, passed in end["gates"][arm].items() if not passed]
     if failed:
         return f"quality gates not passed by {arm}: {', '.join(failed)}"
     word = next(

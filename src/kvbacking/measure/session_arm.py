@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kvbacking import _native
 from kvbacking.contract import KVContract
 from kvbacking.errors import BackingIgnoredWarning
 from kvbacking.model import Model
@@ -19,6 +20,12 @@ from .sample import COPY, END_TO_END, PREDICTION, RELEASE, STAGE, VERIFICATION, 
 
 Inputs = Mapping[str, np.ndarray]
 Predict = Callable[[Inputs], Prediction]
+_TIMED = {
+    "allocation": "allocations",
+    "allocated_bytes": "allocated_bytes",
+    "array": "wrappers_made",
+    "surface": "surfaces_made",
+}
 
 
 class EndToEnd(Protocol):
@@ -98,13 +105,18 @@ class SessionArm:
         with warnings.catch_warnings():
             # An ignored backing is judged by the path of the sample; the warning would only repeat it on stderr.
             warnings.simplefilter("ignore", BackingIgnoredWarning)
+            before = _native.created_counts()
             started = self.clock.now_ns()
             if self._session is None:
                 self._session = self._open()
             prediction = self._session.predict(inputs, state=state)
             for name in prediction:
                 prediction[name]
-            return self.clock.now_ns() - started, prediction
+            took = self.clock.now_ns() - started
+        for name, count in _native.created_counts().items():
+            label = f"{_TIMED[name]}_in_timed_parts"
+            self.counters[label] = self.counters.get(label, 0) + count - before[name]
+        return took, prediction
 
     def _open(self) -> Session:
         return Session(

@@ -39,6 +39,8 @@ void init_host(nb::module_& m) {
         return live_counts();
       },
       "Native objects alive now, by kind.");
+  m.def("created_counts", &created_counts,
+        "Native memory and wrappers made since the process began: allocation, allocated_bytes, array, surface.");
   m.def("require_same_process", &require_same_process, "Raises UnsupportedPlatformError in a child after fork().");
 }
 

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kMinimumGranularity = 16384;  // Apple silicon's page; also used where pages are smaller
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 
-std::atomic<std::int64_t> g_live_count{0};
+std::atomic<std::int64_t> g_live_count{0}, g_created_count{0}, g_created_byte_count{0};
 std::atomic<std::uint64_t> g_creates_until_failure{0};
 
 [[noreturn]] void throw_allocation_error(std::size_t byte_count, const char* reason) {
@@ -103,6 +103,8 @@ std::shared_ptr<Allocation> Allocation::create(std::size_t byte_count) {
   allocation->payload_ = allocation->base_ + page;
   allocation->byte_count_ = byte_count;
   allocation->total_byte_count_ = page + payload_pages + page;
+  g_created_count.fetch_add(1, std::memory_order_relaxed);
+  g_created_byte_count.fetch_add(static_cast<std::int64_t>(allocation->total_byte_count_), std::memory_order_relaxed);
   return allocation;
 }
 
@@ -137,6 +139,8 @@ std::size_t Allocation::granularity() noexcept {
 }
 
 std::int64_t Allocation::live_count() noexcept { return g_live_count.load(std::memory_order_relaxed); }
+std::int64_t Allocation::created_count() noexcept { return g_created_count.load(std::memory_order_relaxed); }
+std::int64_t Allocation::created_byte_count() noexcept { return g_created_byte_count.load(std::memory_order_relaxed); }
 
 void Allocation::fail_nth_create(std::uint64_t n) noexcept { g_creates_until_failure.store(n); }
 

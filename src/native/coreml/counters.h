@@ -14,10 +14,19 @@ inline std::atomic<std::int64_t>& live_counter(Counter counter) noexcept {
   return counters[static_cast<int>(counter)];
 }
 
+// How many were ever made: what a bench subtracts around a timed part.
+inline std::atomic<std::int64_t>& created_counter(Counter counter) noexcept {
+  static std::atomic<std::int64_t> counters[static_cast<int>(Counter::kEnd)];
+  return counters[static_cast<int>(counter)];
+}
+
 template <Counter counter>
 class Counted {
  public:
-  Counted() noexcept { live_counter(counter).fetch_add(1, std::memory_order_relaxed); }
+  Counted() noexcept {
+    live_counter(counter).fetch_add(1, std::memory_order_relaxed);
+    created_counter(counter).fetch_add(1, std::memory_order_relaxed);
+  }
   Counted(const Counted&) noexcept : Counted() {}
   Counted& operator=(const Counted&) noexcept = default;
   ~Counted() { live_counter(counter).fetch_sub(1, std::memory_order_relaxed); }

@@ -159,6 +159,13 @@ std::map<std::string, std::int64_t> live_counts() {
           {"state", count(Counter::kState)}};
 }
 
+std::map<std::string, std::int64_t> created_counts() {
+  return {{"allocation", Allocation::created_count()},
+          {"allocated_bytes", Allocation::created_byte_count()},
+          {"array", created_counter(Counter::kArray).load(std::memory_order_relaxed)},
+          {"surface", created_counter(Counter::kSurface).load(std::memory_order_relaxed)}};
+}
+
 bool is_forked_child() noexcept { return in_forked_child.load(std::memory_order_relaxed); }
 
 void require_same_process() {

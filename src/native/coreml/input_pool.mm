@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <thread>
 
+#import "coreml/autorelease.h"
 #include "kvbacking/error.h"
 
 namespace kvbacking {
@@ -72,8 +74,10 @@ std::shared_ptr<InputLoan> InputPool::borrow(std::size_t byte_count, bool* creat
     std::this_thread::yield();
   }
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  // A held pool keeps the wrappers of every call: there the bound would end the experiment and protect nothing.
+  const std::size_t limit = holds_autorelease_pool() ? SIZE_MAX : max_buffers(byte_count);
   for (;;) {
-    if (auto loan = try_borrow(byte_count, max_buffers(byte_count), created)) return loan;
+    if (auto loan = try_borrow(byte_count, limit, created)) return loan;
     if (std::chrono::steady_clock::now() >= deadline) {
       const auto count = static_cast<std::int64_t>(max_buffers(byte_count));
       throw Error(ErrorCode::kBackingInUse,

@@ -37,6 +37,8 @@ class Allocation {
 
   static std::size_t granularity() noexcept;  // max(page size, 16384)
   static std::int64_t live_count() noexcept;
+  static std::int64_t created_count() noexcept;       // since the process began
+  static std::int64_t created_byte_count() noexcept;  // canaries and padding included
   // Test hook: the nth next create() fails as an exhausted system would (0: never).
   static void fail_nth_create(std::uint64_t n) noexcept;
 

@@ -26,6 +26,8 @@ std::int64_t memory_footprint_byte_count();
 // Native objects alive now: "allocation", "array", "surface", "pool", "lease", "view", "model", "session",
 // "prediction", "input".
 std::map<std::string, std::int64_t> live_counts();
+// Made since the process began: "allocation", "allocated_bytes", "array", "surface".
+std::map<std::string, std::int64_t> created_counts();
 // Throws Error(kUnsupportedPlatform) in a child after fork(); every entry point calls it.
 void require_same_process();
 
