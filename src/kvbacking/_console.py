@@ -76,7 +76,7 @@ def _verdict(console: Console, document: Mapping[str, Any]) -> None:
             _line(console, escape(f"digest {name} {evidence['name']}: {evidence['digest'] or '-'}"))
     for verdict in mechanisms:
         for check in verdict["checks"]:
-            if check["passed"] is not True or check["name"] in ("parity", "repeatability", "complete"):
+            if check["passed"] is not True or check["name"] in ("parity", "repeatable", "complete"):
                 word = _word(check["passed"])
                 _line(
                     console, f"{word} {escape(verdict['mechanism'])} {escape(check['name'])}: {escape(check['detail'])}"

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from kvbacking import _recipe
 from kvbacking._arrays import AnyArray, prepare_inputs
+from kvbacking._request import Request, save_arrays
 from kvbacking.certificate import Certificate
 from kvbacking.contract import KVContract
 from kvbacking.errors import CheckFailure, UnsupportedPlatformError
@@ -52,8 +52,8 @@ def prove(
     else:
         second = prepare_inputs(model.inputs, other_inputs, cast=False)
     with tempfile.TemporaryDirectory(prefix="kvbacking-prove-") as folder:
-        _recipe.save_arrays(Path(folder) / "first.npz", first)
-        _recipe.save_arrays(Path(folder) / "second.npz", second)
+        save_arrays(Path(folder) / "first.npz", first)
+        save_arrays(Path(folder) / "second.npz", second)
         verdicts = tuple(_prove_one(model, contract, name, repeats, timeout_s, Path(folder)) for name in mechanisms)
     return Verdict(
         outcome="proven" if any(v.outcome == "proven" for v in verdicts) else "rejected",
@@ -121,7 +121,7 @@ def _check_arguments(
 def _prove_one(
     model: Model, contract: KVContract, mechanism: str, repeats: int, timeout_s: float, folder: Path
 ) -> MechanismVerdict:
-    request = _recipe.Request(
+    request = Request(
         path=str(model.path.resolve()),
         fingerprint=model.fingerprint,
         compute_units=model.compute_units,

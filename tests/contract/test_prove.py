@@ -63,7 +63,7 @@ def test_every_mechanism_has_a_verdict(verdict: kvb.Verdict) -> None:
 
 def test_the_recipe_checked_what_it_must(verdict: kvb.Verdict) -> None:
     wanted = {"parity", "in_range", "layout_ok", "finite", "non_zero", "distinct", "digest", "tail_zero", "fresh"}
-    wanted |= {"repeatability", "complete", "live_counts"}
+    wanted |= {"repeatable", "complete", "live_counts"}
     for found in verdict.proven:
         assert wanted <= {check.name for check in found.checks}
         assert found.predictions >= 6 + 4 + 2
