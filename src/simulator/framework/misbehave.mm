@@ -104,36 +104,33 @@ void alias_outputs(const std::vector<InputSlot>& inputs, std::vector<OutputSlot>
 void change_layout(OutputSlot& output, const Faults& faults) {
   const std::string& name = output.feature->name;
   MLMultiArray* array = output.result.get();
-  const MLMultiArrayStorage storage_now = [&] {
-    MLMultiArrayStorage copy;
-    copy.shape = array->_storage->shape;
-    copy.strides = array->_storage->strides;
-    copy.dtype = array->_storage->dtype;
-    return copy;
-  }();
-  if (storage_now.shape.size() >= 2 && faults.fire(Fault::kWrongStrides, name)) {
-    auto strides = storage_now.strides;
-    strides[strides.size() - 2] = storage_now.shape.back() - 1;  // rows overlap by one element
-    set_layout(array, storage_now.shape, strides, storage_now.dtype);
+  const struct {
+    std::vector<std::int64_t> shape, strides;
+    MLMultiArrayDataType dtype;
+  } before{array->_storage->shape, array->_storage->strides, array->_storage->dtype};
+  if (before.shape.size() >= 2 && faults.fire(Fault::kWrongStrides, name)) {
+    auto strides = before.strides;
+    strides[strides.size() - 2] = before.shape.back() - 1;  // rows overlap by one element
+    set_layout(array, before.shape, strides, before.dtype);
   }
   if (faults.fire(Fault::kWrongDtype, name)) {
     const MLMultiArrayDataType type =
-        storage_now.dtype == MLMultiArrayDataTypeFloat32 ? MLMultiArrayDataTypeFloat16 : MLMultiArrayDataTypeFloat32;
+        before.dtype == MLMultiArrayDataTypeFloat32 ? MLMultiArrayDataTypeFloat16 : MLMultiArrayDataTypeFloat32;
     if (output.accepted) {
-      set_layout(array, storage_now.shape, storage_now.strides, type);
-    } else if (MLMultiArray* other = make_array(storage_now.shape, type, dense_strides(storage_now.shape))) {
+      set_layout(array, before.shape, before.strides, type);
+    } else if (MLMultiArray* other = make_array(before.shape, type, dense_strides(before.shape))) {
       mil::convert(view_of(array), view_of(other));
       output.result = other;
     }
   }
-  if (!storage_now.shape.empty() && faults.fire(Fault::kLargerShape, name)) {
-    auto shape = storage_now.shape;
+  if (!before.shape.empty() && faults.fire(Fault::kLargerShape, name)) {
+    auto shape = before.shape;
     ++shape.front();
     if (output.accepted) {
-      set_layout(array, shape, storage_now.strides, storage_now.dtype);
-    } else if (MLMultiArray* other = make_array(shape, storage_now.dtype, dense_strides(shape))) {
+      set_layout(array, shape, before.strides, before.dtype);
+    } else if (MLMultiArray* other = make_array(shape, before.dtype, dense_strides(shape))) {
       mil::TensorView part = view_of(other);
-      part.shape = storage_now.shape;
+      part.shape = before.shape;
       mil::convert(view_of(array), part);
       output.result = other;
     }

@@ -5,6 +5,7 @@
 
 #import <CoreML/CoreML.h>
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -45,6 +46,7 @@ struct MLMultiArrayStorage {
   bool sticky_lock = false;                  // dataPointer or a subscript was used on a pixel buffer
   std::uint64_t generation_at_creation = 0;  // of the pixel buffer's CPU locks
   coremlsim::Strong<NSArray<NSNumber*>*> shape_object, strides_object;
+  std::atomic<int> releases{0};  // orders every owner's last use before deallocation, visibly to race detectors
 };
 
 namespace coremlsim {

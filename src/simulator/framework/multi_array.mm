@@ -57,8 +57,17 @@ CORE_ML_SIMULATOR_NO_CODING
   return self;
 }
 
+// The reference count itself lies in uninstrumented code; the last reference often goes on the framework's thread.
+- (oneway void)release {
+  if (_storage != nullptr) {
+    _storage->releases.fetch_add(1, std::memory_order_release);
+  }
+  [super release];
+}
+
 - (void)dealloc {
   if (_storage != nullptr) {
+    (void)_storage->releases.load(std::memory_order_acquire);
     invalidate(self);
     delete _storage;
     count_live(Live::kArray, -1);

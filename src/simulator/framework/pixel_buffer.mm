@@ -2,6 +2,7 @@
 
 #import <CoreML/CoreML.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -21,7 +22,8 @@ const CFStringRef kCVPixelBufferMetalCompatibilityKey = (CFStringRef) @"MetalCom
 @interface CoreMLSimulatorPixelBuffer : NSObject {
  @public
   coremlsim::PixelBuffer buffer_;
-  IOSurfaceRef surface_;  // the object that CVPixelBufferGetIOSurface lends out
+  IOSurfaceRef surface_;       // the object that CVPixelBufferGetIOSurface lends out
+  std::atomic<int> releases_;  // see MLMultiArray
 }
 @end
 
@@ -32,7 +34,12 @@ const CFStringRef kCVPixelBufferMetalCompatibilityKey = (CFStringRef) @"MetalCom
   }
   return self;
 }
+- (oneway void)release {
+  releases_.fetch_add(1, std::memory_order_release);
+  [super release];
+}
 - (void)dealloc {
+  (void)releases_.load(std::memory_order_acquire);
   if (surface_ != nullptr) {
     CFRelease(surface_);
   }
