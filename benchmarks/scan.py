@@ -1,7 +1,8 @@
 """The scan of K and V against read passes over the same bytes and against a NumPy recipe with the same answers.
 
 Budgets: one thread at most 1.25 x the better one-stream read pass (a memchr that misses, a SIMD sum); with parity at
-most 1.25 x the better two-stream pass (memcmp of equal arrays, two SIMD sums side by side); at least 80 x the recipe.
+most 1.25 x the better two-stream pass (memcmp of equal arrays, two SIMD sums side by side); the scan at least 80 x the
+recipe.
 Buffers rotate over four times the last-level cache; arms are interleaved in one process; medians with bootstrap
 intervals. Parity is measured against a control with the same bits and against one where every fourth element is off
 by one unit in the last place.
@@ -126,7 +127,7 @@ def measure(family: str, memory: str, quick: bool, rounds: int, folder: str) -> 
             times = machine.ratio(slower, samples[: len(slower)])
             met = times["ratio"] >= RECIPE_BUDGET
             recipe_row = {**row, "arm": f"{arm}, speed", "against": "NumPy recipe", **times}
-            rows.append({**recipe_row, "budget": RECIPE_BUDGET, "met": met})
+            rows.append({**recipe_row, "budget": None if parity else RECIPE_BUDGET, "met": met})
     return rows, note
 
 
