@@ -43,6 +43,7 @@ def answer_all(folder: Path) -> list[dict[str, Any]]:
             }
         ),
         "hypotheses": _experiments({path.name: read(path.name) for path in sorted(folder.glob("experiment-*.json"))}),
+        "mlx-surface": None,  # not asked yet
     }
     return [{"question": name, "answer": answer or OPEN} for name, answer in answers.items()]
 

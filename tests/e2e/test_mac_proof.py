@@ -113,6 +113,7 @@ def test_personal_data_is_replaced_and_leftovers_are_found(tmp_path: Path) -> No
     assert scrubber.leftovers(tmp_path) == [
         "binary: <home>",
         "binary: a home folder",
+        "binary: an account or host name",
         "serial.txt: a serial number",
     ]
 
