@@ -26,7 +26,7 @@ _PLAIN = {
     "surface",
 }
 _HOMES = re.compile(r"/(?:Users|home)/(?!<)[^/\s\"':,]+")
-_SERIAL = re.compile(r"(?i)serial(?:\s+|_)?(?:number)?\W{1,4}[A-Z0-9]{8,}")
+_SERIAL = re.compile(r"[Ss]erial[ _-]?[Nn]umber[^\n]{0,16}?\b(?=[A-Z]*\d)[A-Z0-9]{8,}\b")
 
 
 @dataclass(frozen=True, slots=True)
