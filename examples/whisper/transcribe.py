@@ -1,7 +1,7 @@
 """Speech to text through kvbacking's memory, and what is known about the memory of every window.
 
-  scripts/fetch-whisper tiny.en --runtime
-  python examples/whisper/transcribe.py speech.wav build/whisper/tiny.en [raw [encoder.mlpackage]]
+scripts/fetch-whisper tiny.en --runtime
+python examples/whisper/transcribe.py speech.wav build/whisper/tiny.en [raw [encoder.mlpackage]]
 """
 
 import sys
