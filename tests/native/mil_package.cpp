@@ -84,6 +84,39 @@ TEST_CASE("runs of one program on several threads agree") {
   for (const float sum : sums) CHECK(sum == sums[0]);
 }
 
+TEST_CASE("fp16 numerics round after every op, fp32 numerics do not round at all") {
+  const TemporaryPackage package;
+  Parts parts;
+  parts.output_type = kHalf;
+  package.model(parts);
+  std::vector<float> x(8, 0.1F);  // times -5 .. 6: sums that no half represents
+  const auto run = [&](Numerics numerics) {
+    const auto program = Program::create(Package::open(package.path()), {.function = "", .numerics = numerics});
+    const auto runner = program->new_run();
+    const auto results = runner->execute({{"x", {DataType::kFloat32, {2, 4}, {4, 1}, x.data()}}}, {});
+    const auto* y = static_cast<const float*>(results.at("y").data);
+    return std::vector<float>(y, y + 6);
+  };
+  const std::vector<float> exact = run(Numerics::kFloat32), rounded = run(Numerics::kFloat16);
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    CHECK(rounded[i] == static_cast<float>(static_cast<_Float16>(exact[i])));
+    CHECK(rounded[i] != exact[i]);
+  }
+}
+
+TEST_CASE("a missing optional input is its default") {
+  const TemporaryPackage package;
+  Parts parts;
+  const float fallback = 2.0F;
+  parts.input_default = &fallback;
+  package.model(parts);
+  const auto run = load(package.path())->new_run();
+  const auto results = run->execute({}, {});
+  const auto* y = static_cast<const float*>(results.at("y").data);
+  CHECK(y[0] == 2.0F * (-5 - 4 - 3 - 2));
+  CHECK(y[5] == 2.0F * (3 + 4 + 5 + 6));
+}
+
 TEST_CASE("inputs that do not fit are refused by name") {
   const TemporaryPackage package;
   const auto run = load(package.path())->new_run();

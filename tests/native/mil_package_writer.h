@@ -97,12 +97,18 @@ inline std::string operation(const std::string& type, const std::vector<Argument
   });
 }
 
-inline std::string feature(const std::string& name, std::uint64_t dtype, const std::vector<std::int64_t>& dims) {
+// Optional when it has a default, with which a missing input is filled.
+inline std::string feature(const std::string& name, std::uint64_t dtype, const std::vector<std::int64_t>& dims,
+                           const float* fallback = nullptr) {
   const std::string array = message([&](auto& w) {
     w.add_packed_int64(1, dims.begin(), dims.end());
     w.add_uint64(2, dtype);
+    if (fallback) w.add_float(51, *fallback);
   });
-  const std::string type = message([&](auto& w) { w.add_message(5, array); });
+  const std::string type = message([&](auto& w) {
+    w.add_message(5, array);
+    if (fallback) w.add_bool(1000, true);
+  });
   return message([&](auto& w) {
     w.add_string(1, name);
     w.add_message(3, type);
@@ -121,10 +127,12 @@ struct Parts {
   std::string block_output = "y";
   std::vector<std::int64_t> input_dims = {2, 4};
   std::vector<std::string> extra_operations;
+  std::uint64_t output_type = kFloat;
+  const float* input_default = nullptr;
   std::string opset = "CoreML7", block_key = "CoreML7";
 
   std::string model() const {
-    const std::string weight_type = tensor_type(kHalf, weight_dims), y_type = tensor_type(kFloat, {2, 3});
+    const std::string weight_type = tensor_type(kHalf, weight_dims), y_type = tensor_type(output_type, {2, 3});
     const std::string block = message([&](auto& w) {
       w.add_string(2, block_output);
       w.add_message(3, operation("const", {}, "w", weight_type, blob_value(weight_type, weight_file, weight_offset)));
@@ -141,7 +149,7 @@ struct Parts {
       w.add_message(2, entry("main", function));
     });
     const std::string description = message([&](auto& w) {
-      w.add_message(1, feature("x", kArrayFloat, {2, 4}));
+      w.add_message(1, feature("x", kArrayFloat, {2, 4}, input_default));
       w.add_message(10, feature("y", kArrayFloat, {2, 3}));
     });
     return message([&](auto& w) {

@@ -18,84 +18,86 @@ int resolve(int threads) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : threads_(resolve(threads)) {}
+ThreadPool::ThreadPool(int threads)
+    : threads_(resolve(threads)), owner_(getpid()), shared_(std::make_unique<Shared>()) {}
 
 ThreadPool::~ThreadPool() {
-  if (workers_.empty()) return;
-  if (owner_ != getpid()) {  // a forked child: the threads do not exist here, joining one would never return
-    for (std::thread& worker : workers_) worker.detach();
+  if (owner_ != getpid()) {
+    // A forked child: joining threads that do not exist here, or destroying a condition variable on which they wait,
+    // would never return. The child gives the memory up.
+    (void)shared_.release();
     return;
   }
   {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
+    const std::lock_guard lock(shared_->mutex);
+    shared_->stop = true;
   }
-  wake_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  shared_->wake.notify_all();
+  for (std::thread& thread : shared_->workers) thread.join();
 }
 
-void ThreadPool::start() {
-  if (!workers_.empty()) return;
-  owner_ = getpid();
-  for (int i = 1; i < threads_; ++i) workers_.emplace_back([this] { worker(); });
-}
-
-void ThreadPool::work() {
-  const Body& body = *body_;
-  const std::int64_t count = count_, grain = grain_;
+void ThreadPool::work(Shared& shared) {
+  const Body& body = *shared.body;
+  const std::int64_t count = shared.count, grain = shared.grain;
   try {
     for (;;) {
-      const std::int64_t begin = next_.fetch_add(grain, std::memory_order_relaxed);
+      const std::int64_t begin = shared.next.fetch_add(grain, std::memory_order_relaxed);
       if (begin >= count) return;
       body(begin, std::min(begin + grain, count));
     }
   } catch (...) {
-    next_.store(count, std::memory_order_relaxed);
-    const std::lock_guard lock(mutex_);
-    if (!error_) error_ = std::current_exception();
+    shared.next.store(count, std::memory_order_relaxed);
+    const std::lock_guard lock(shared.mutex);
+    if (!shared.error) shared.error = std::current_exception();
   }
 }
 
-void ThreadPool::worker() {
-  std::unique_lock lock(mutex_);
+void ThreadPool::worker(Shared& shared) {
+  std::unique_lock lock(shared.mutex);
   std::uint64_t seen = 0;
   for (;;) {
-    wake_.wait(lock, [&] { return stop_ || (open_ && generation_ != seen); });
-    if (stop_) return;
-    seen = generation_;
-    ++active_;
+    shared.wake.wait(lock, [&] { return shared.stop || (shared.open && shared.generation != seen); });
+    if (shared.stop) return;
+    seen = shared.generation;
+    ++shared.active;
     lock.unlock();
-    work();
+    work(shared);
     lock.lock();
-    if (--active_ == 0) done_.notify_one();
+    if (--shared.active == 0) shared.done.notify_one();
   }
 }
 
 void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   if (count <= 0) return;
   grain = std::max<std::int64_t>(grain, 1);
-  std::unique_lock caller(caller_, std::defer_lock);
-  if (threads_ == 1 || count <= grain || !caller.try_lock()) {
+  std::unique_lock<std::mutex> caller;
+  // A forked child must not touch the workers' locks at all: a thread that is gone may hold or wait for them.
+  if (threads_ > 1 && count > grain && owner_ == getpid()) {
+    caller = std::unique_lock(shared_->caller, std::try_to_lock);
+  }
+  if (!caller.owns_lock()) {
     for (std::int64_t begin = 0; begin < count; begin += grain) body(begin, std::min(begin + grain, count));
     return;
   }
-  start();
+  Shared& shared = *shared_;
+  while (static_cast<int>(shared.workers.size()) + 1 < threads_)
+    shared.workers.emplace_back([&shared] { worker(shared); });
   {
-    const std::lock_guard lock(mutex_);
-    body_ = &body;
-    count_ = count;
-    grain_ = grain;
-    error_ = nullptr;
-    next_.store(0, std::memory_order_relaxed);
-    open_ = true;
-    ++generation_;
+    const std::lock_guard lock(shared.mutex);
+    shared.body = &body;
+    shared.count = count;
+    shared.grain = grain;
+    shared.error = nullptr;
+    shared.next.store(0, std::memory_order_relaxed);
+    shared.open = true;
+    ++shared.generation;
   }
-  wake_.notify_all();
-  work();
-  std::unique_lock lock(mutex_);
-  open_ = false;
-  done_.wait(lock, [&] { return active_ == 0; });
-  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  shared.wake.notify_all();
+  work(shared);
+  std::unique_lock lock(shared.mutex);
+  shared.open = false;
+  shared.done.wait(lock, [&] { return shared.active == 0; });
+  if (shared.error) std::rethrow_exception(std::exchange(shared.error, nullptr));
 }
 
 }  // namespace coremlsim::mil

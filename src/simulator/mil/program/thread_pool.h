@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -31,24 +32,26 @@ class ThreadPool {
   void parallel_for(std::int64_t count, std::int64_t grain, const Body& body);
 
  private:
-  void start();
-  void worker();
-  void work();
+  struct Shared {  // between the callers and the workers
+    std::vector<std::thread> workers;
+    std::mutex caller;  // held by the one caller whose loop the workers share
+
+    std::mutex mutex;  // guards everything below but next
+    std::condition_variable wake, done;
+    bool stop = false, open = false;
+    std::uint64_t generation = 0;
+    int active = 0;
+    const Body* body = nullptr;
+    std::int64_t count = 0, grain = 0;
+    std::exception_ptr error;
+    std::atomic<std::int64_t> next{0};
+  };
+  static void worker(Shared& shared);
+  static void work(Shared& shared);
 
   const int threads_;
-  pid_t owner_ = 0;  // process that started the workers
-  std::vector<std::thread> workers_;
-  std::mutex caller_;  // held by the one caller whose loop the workers share
-
-  std::mutex mutex_;  // guards everything below but next_
-  std::condition_variable wake_, done_;
-  bool stop_ = false, open_ = false;
-  std::uint64_t generation_ = 0;
-  int active_ = 0;
-  const Body* body_ = nullptr;
-  std::int64_t count_ = 0, grain_ = 0;
-  std::exception_ptr error_;
-  std::atomic<std::int64_t> next_{0};
+  const pid_t owner_;  // the process whose threads the workers are
+  std::unique_ptr<Shared> shared_;
 };
 
 }  // namespace coremlsim::mil
