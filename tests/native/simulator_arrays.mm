@@ -96,7 +96,7 @@ TEST_CASE("getMutableBytesWithHandler: may switch to other memory with other str
     CHECK([[array strides] isEqual:numbers({192, 64, 1})]);
     CHECK(values_of(array) == std::vector<double>(48, 0.0));
     coremlsim::drain_releases(5000);
-    CHECK(raw.deallocations == 1);  // the old storage was let go of
+    CHECK(raw.deallocations() == 1);  // the old storage was let go of
   }
 }
 

@@ -73,7 +73,7 @@ TEST_CASE("ignore, ignore_same_address, swap_storage, padded_return, stage: whos
       CHECK(run.y.payload[0] == 0x77);
       CHECK(values_of(run.get(@"y")) == expected("y", 48));
       coremlsim::drain_releases(5000);
-      CHECK(run.y.deallocations == 1);
+      CHECK(run.y.deallocations() == 1);
     }
     {
       Run run(R"({"padded_return": ["y"]})");

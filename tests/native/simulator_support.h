@@ -5,6 +5,8 @@
 #import <CoreML/CoreML.h>
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -52,11 +54,15 @@ struct RawBacking {
   RawBacking(const RawBacking&) = delete;
   RawBacking& operator=(const RawBacking&) = delete;
   ~RawBacking();
-  std::vector<std::uint8_t> block;
+  int deallocations() const { return memory->deallocations; }
+  struct Memory {
+    std::vector<std::uint8_t> block;
+    std::atomic<int> deallocations{0};
+  };
+  std::shared_ptr<Memory> memory;  // also held by the array, which the framework may keep for longer
   std::uint8_t* payload = nullptr;
   std::size_t byte_count = 0;
   MLMultiArray* array = nil;
-  int deallocations = 0;
 };
 CVPixelBufferRef make_buffer(const std::vector<std::int64_t>& shape);  // +1
 MLMultiArray* surface_array(CVPixelBufferRef buffer, const std::vector<std::int64_t>& shape);

@@ -71,17 +71,17 @@ MLDictionaryFeatureProvider* features(MLMultiArray* x) {
 }
 
 RawBacking::RawBacking(const std::vector<std::int64_t>& shape)
-    : block(static_cast<std::size_t>(product(shape)) * 2 + 2 * kMargin, 0x77),
-      payload(block.data() + kMargin),
-      byte_count(static_cast<std::size_t>(product(shape)) * 2) {
+    : memory(std::make_shared<Memory>()), byte_count(static_cast<std::size_t>(product(shape)) * 2) {
+  memory->block.assign(byte_count + 2 * kMargin, 0x77);
+  payload = memory->block.data() + kMargin;
   std::vector<std::int64_t> strides(shape.size(), 1);
   for (std::size_t i = shape.size(); i-- > 1;) {
     strides[i - 1] = strides[i] * shape[i];
   }
-  int* count = &deallocations;
+  const std::shared_ptr<Memory> kept = memory;
   array = [[MLMultiArray alloc] initWithDataPointer:payload shape:numbers(shape) dataType:MLMultiArrayDataTypeFloat16
                                             strides:numbers(strides) deallocator:^(void*) {
-                                              ++*count;
+                                              ++kept->deallocations;
                                             }
                                               error:nullptr];
 }
