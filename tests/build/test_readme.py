@@ -35,5 +35,5 @@ def test_it_is_short() -> None:
 
 
 def test_the_scripts_and_files_it_names_exist() -> None:
-    for name in re.findall(r"`?(scripts/\w+|CONTRIBUTING\.md|\.github/[\w/.]+)", README):
+    for name in re.findall(r"`?(scripts/[\w-]+|CONTRIBUTING\.md|\.github/[\w/.]+)", README):
         assert (ROOT / name).exists(), name
