@@ -142,20 +142,28 @@ def test_parity_agrees_with_numpy(data: st.DataObject, pair: tuple[str, str], sh
     a, b = array[tuple(index)].astype(np.float64), reference[tuple(index)].astype(np.float64)
     positions = np.arange(array.size).reshape(shape)[tuple(index)].reshape(-1)
     error = np.abs(a - b).reshape(-1)
-    over = error > limits.max_abs + limits.max_rel * np.abs(b).reshape(-1)
-    assert found.over_tolerance_count == int(over.sum())
-    assert found.first_over_index == (int(positions[over][0]) if over.any() else -1)
+    # Differences of halves and floats are taken in float32: at the very limit either answer is right.
+    limit = limits.max_abs + limits.max_rel * np.abs(b).reshape(-1)
+    scale = 1e-6 * (np.abs(a).reshape(-1) + np.abs(b).reshape(-1) + limit)
+    surely, possibly = error > limit + scale, error > np.maximum(limit - scale, 0)
+    assert surely.sum() <= found.over_tolerance_count <= possibly.sum()
+    if surely.any():
+        assert found.first_over_index <= positions[surely][0]
+    if found.over_tolerance_count:
+        assert found.first_over_index in positions[possibly]
+    else:
+        assert found.first_over_index == -1
     if not error.size:
         assert found.max_abs_index == -1
         return
-    assert found.max_abs_error == pytest.approx(float(error.max()), rel=1e-6, abs=1e-12)
-    assert found.mean_abs_error == pytest.approx(float(error.mean()), rel=1e-5, abs=1e-9)
+    assert found.max_abs_error == pytest.approx(float(error.max()), rel=1e-5, abs=1e-5)
+    assert found.mean_abs_error == pytest.approx(float(error.mean()), rel=1e-5, abs=1e-5)
     if error.max() > 0:
-        assert error[positions == found.max_abs_index] == pytest.approx(error.max(), rel=1e-6)
+        assert error[positions == found.max_abs_index] == pytest.approx(error.max(), rel=1e-5, abs=1e-5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         relative = np.where(b.reshape(-1) == 0, np.where(error == 0, 0.0, np.inf), error / np.abs(b).reshape(-1))
-    assert found.max_rel_error == pytest.approx(float(relative.max()), rel=1e-5, abs=1e-12)
+    assert found.max_rel_error == pytest.approx(float(relative.max()), rel=1e-4, abs=1e-5)
     norms = float(np.sqrt((a * a).sum() * (b * b).sum()))
     if norms > 0:
         assert found.cosine == pytest.approx(float((a * b).sum()) / norms, abs=1e-5)
