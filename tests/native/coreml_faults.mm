@@ -255,6 +255,29 @@ TEST_CASE("a backing that is not allowed is refused before any prediction") {
   }
 }
 
+TEST_CASE("a new wrapper that is not allowed is refused each time, and proposed again once it is allowed") {
+  const auto model = load("projection.mlpackage");
+  for (const Mechanism mechanism : kBacked) {
+    CAPTURE(std::string(mechanism_name(mechanism)));
+    SessionOptions options = options_for(mechanism);
+    options.depth = 1;
+    const auto session = Session::create(model, projection_contract(), options);
+    {
+      const Faulty faulty(R"({"ignore": true})");  // the set is wrapped anew before the next prediction
+      CHECK(session->predict(Features(1).inputs())->path() == Path::kCopy);
+    }
+    {
+      const Faulty faulty(R"({"disallow": ["cross_v"]})");
+      for (int i = 0; i < 2; ++i) {
+        const Error error = error_of([&] { session->predict(Features(2).inputs()); });
+        CHECK(error.code() == ErrorCode::kContract);
+        CHECK(has_failure(error, "cross_v", "allowed"));
+      }
+    }
+    CHECK(session->predict(Features(3).inputs())->path() == Path::kBacking);
+  }
+}
+
 TEST_CASE("a surface that stays locked costs one prediction in reuse mode same, none in the others") {
   const auto model = load("projection.mlpackage");
   for (const Reuse reuse : {Reuse::kSame, Reuse::kRewrap, Reuse::kNew}) {

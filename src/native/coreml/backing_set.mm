@@ -197,6 +197,8 @@ void BackingSet::wrap_all() {
     [proposals.get() setObject:backing.array.get() forKey:plan_->keys[i].get()];
   }
   if (!failures.empty()) {
+    options_ = {};  // ask again next time, about new arrays
+    for (Backing& backing : backings_) backing.array = {};
     throw failures_error(ErrorCode::kContract, "[session] a backing is not admissible", std::move(failures));
   }
   options_ = adopt([[MLPredictionOptions alloc] init]);

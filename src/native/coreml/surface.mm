@@ -9,6 +9,8 @@
 namespace kvbacking {
 namespace {
 
+constexpr IOSurfaceLockOptions kReadWrite = static_cast<IOSurfaceLockOptions>(0);
+
 NSString* key(CFStringRef name) { return (NSString*)name; }
 
 OSType pixel_format(DType dtype) {
@@ -163,18 +165,18 @@ PixelReadLock::PixelReadLock(CfPtr<CVPixelBufferRef> pixel_buffer) : pixel_buffe
 PixelReadLock::~PixelReadLock() { CVPixelBufferUnlockBaseAddress(pixel_buffer_.get(), kCVPixelBufferLock_ReadOnly); }
 
 SurfaceWriteLock::SurfaceWriteLock(const Surface& surface) : surface_(surface.io_surface()) {
-  if (const kern_return_t status = IOSurfaceLock(surface_, 0, nullptr); status != KERN_SUCCESS) {
+  if (const kern_return_t status = IOSurfaceLock(surface_, kReadWrite, nullptr); status != KERN_SUCCESS) {
     throw Error(ErrorCode::kAllocation,
                 "[surface.lock] a surface cannot be locked for writing: " + std::to_string(status),
                 {{"code", std::int64_t{status}}});
   }
   data_ = IOSurfaceGetBaseAddress(surface_);
   if (data_ == nullptr) {
-    IOSurfaceUnlock(surface_, 0, nullptr);
+    IOSurfaceUnlock(surface_, kReadWrite, nullptr);
     throw Error(ErrorCode::kAllocation, "[surface.lock] a locked surface has no base address");
   }
 }
 
-SurfaceWriteLock::~SurfaceWriteLock() { IOSurfaceUnlock(surface_, 0, nullptr); }
+SurfaceWriteLock::~SurfaceWriteLock() { IOSurfaceUnlock(surface_, kReadWrite, nullptr); }
 
 }  // namespace kvbacking
