@@ -55,7 +55,7 @@ class ByteJudge {
     }
     const ScanResult scanned = scan(data, layout, options);
     result_.scan = scanned;
-    evidence_.digest = scanned.digest_hex();
+    evidence_.digest = check_enabled(Check::kDigest) ? scanned.digest_hex() : std::string();
     evidence_.checked.push_back("digest");
     judge_values(scanned, layout);
     if (contract_.tail == TailRule::kZero) judge_tail(scanned, layout);

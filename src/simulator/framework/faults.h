@@ -88,6 +88,7 @@ class Faults {
   std::optional<std::string> fire(Fault fault, const std::string& target = "*") const;
   void fired(Fault fault) const;
   bool any() const noexcept { return plan_ != nullptr; }
+  std::uint64_t serial() const noexcept;  // of the settings; 0: nothing is set
   // Blocks until the switchboard changes (hang).
   void wait_until_replaced() const;
 

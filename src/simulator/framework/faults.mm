@@ -21,10 +21,17 @@ constexpr const char* kAllocationKinds[] = {"surface", "pixel_buffer", "pool", "
 class FaultPlan {
  public:
   std::array<std::map<std::string, std::string>, kFaultCount> by_target;
+  const std::uint64_t serial = next_serial();
   std::int64_t after = 0;
   std::int64_t times = -1;  // -1: no end
   std::atomic<std::int64_t> predictions{0};
   std::array<std::atomic<std::int64_t>, 4> allocations{};
+
+ private:
+  static std::uint64_t next_serial() {
+    static std::atomic<std::uint64_t> last{0};
+    return ++last;
+  }
 };
 
 namespace {
@@ -173,6 +180,8 @@ Faults Faults::for_prediction() {
   }
   return faults;
 }
+
+std::uint64_t Faults::serial() const noexcept { return plan_ == nullptr ? 0 : plan_->serial; }
 
 std::optional<std::string> Faults::wants(Fault fault, const std::string& target) const {
   if (plan_ == nullptr) {

@@ -174,6 +174,10 @@ void write_output(OutputSlot& output, const mil::TensorView& tensor, ModelRuntim
   if (faults.wants(Fault::kStalePrevious, name)) {
     Dense now(tensor, target.dtype);
     const std::lock_guard lock(runtime.previous_mutex);
+    if (runtime.previous_serial != faults.serial()) {  // nothing survives from settings of long ago
+      runtime.previous.clear();
+      runtime.previous_serial = faults.serial();
+    }
     auto& before = runtime.previous[name];
     std::swap(before, now.bytes);
     if (now.bytes.size() == before.size()) {
