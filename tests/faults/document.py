@@ -57,7 +57,8 @@ def page() -> str:
         for names in case.outcomes:
             form = f" ({case.parameter})" if case.parameter else ""
             reuse = f", reuse {case.reuse}" if case.reuse != "new" else ""
-            text += f"| `{case.fault}`{form} | {mechanisms_text(names)}{reuse} | {levels_text(case, names[0])} | {case.why} |\n"
+            where = mechanisms_text(names) + reuse
+            text += f"| `{case.fault}`{form} | {where} | {levels_text(case, names[0])} | {case.why} |\n"
     return text + ELSEWHERE_HEAD + "".join(f"| `{fault}` | {outcome} |\n" for fault, outcome in ELSEWHERE.items())
 
 

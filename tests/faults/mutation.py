@@ -17,18 +17,17 @@ from .catalogue import CASES
 
 # Checks that guard something other than what a fault does to one prediction, and the tests that are there for them.
 OTHER_TESTS = {
-    "names": ["tests/contract/test_refusals.py", "-k", "name"],
+    "names": ["tests/contract/test_refusals.py", "-k", "neither or at_once"],
     "descriptions": ["tests/contract/test_refusals.py", "-k", "shape or dtype"],
-    "flexible": ["tests/contract/test_refusals.py", "-k", "flexible"],
+    "flexible": ["tests/faults/test_native_checks.py", "-k", "fixed_shape"],
     "surface_limits": ["tests/contract/test_refusals.py", "-k", "surface or limit"],
     "allowed": ["tests/faults/test_elsewhere.py", "-k", "disallowed"],
-    "inputs": ["tests/contract/test_inputs.py"],
+    "inputs": ["tests/faults/test_native_checks.py", "-k", "inputs"],
     "busy": ["tests/contract/test_lifetimes.py"],
     "serialised": ["tests/faults/test_elsewhere.py", "-k", "wait_for_each_other"],
     "process": ["tests/contract/test_lifetimes.py", "tests/contract/test_refusals.py", "-k", "fork"],
     "digest": ["tests/contract/test_prediction.py", "tests/property", "-k", "digest or control_s_bytes"],
     "repeatable": ["tests/faults/test_prove.py", "-k", "repeat"],
-    "copied": ["tests/faults/test_table.py", "-k", "changes_while"],
     "quarantine": ["tests/faults/test_table.py", "-k", "nan-first"],
     "live_counts": ["tests/faults/test_prove.py", "-k", "live_counts"],
     "in_range": ["tests/faults/test_table.py", "-k", "larger_shape"],

@@ -47,7 +47,6 @@ constexpr std::array kTable = {
     NamedCheck{Check::kDigest, "digest"},
     NamedCheck{Check::kParity, "parity"},
     NamedCheck{Check::kRepeatable, "repeatable"},
-    NamedCheck{Check::kCopied, "copied"},
     NamedCheck{Check::kQuarantine, "quarantine"},
     NamedCheck{Check::kLiveCounts, "live_counts"},
 };

@@ -43,7 +43,6 @@ enum class Check {
   kParity,
   kRepeatable,
   // afterwards
-  kCopied,      // the fallback copy equals what came back
   kQuarantine,  // a set that failed a check is never handed out again
   kLiveCounts,  // native objects do not accumulate
 };
