@@ -53,7 +53,7 @@ class ModelRuntime {
 
   std::atomic<int> in_flight{0};
   std::mutex previous_mutex;
-  std::uint64_t previous_serial = 0;  // of the fault settings under which they were kept
+  std::uint64_t previous_serial = 0;                       // of the fault settings under which they were kept
   std::map<std::string, std::vector<std::byte>> previous;  // dense bytes of the last outputs (stale_previous)
 
  private:
