@@ -31,13 +31,13 @@ build_asan() {
   install_python "$ASAN_BUILD" "$ASAN_SITE"
 }
 
-# run_pytest SITE asan|tsan [PYTEST_ARGUMENT...]: the suite on an instrumented build, without its long runs and without tests/build,
-# which starts compilers that a sanitizer would only slow down
+# run_pytest SITE asan|tsan [PYTEST_ARGUMENT...]: the suite on an instrumented build, without its long runs and without tests/build
+# and tests/e2e, which start compilers, browsers and whole command lines that a sanitizer slows down by minutes
 run_pytest() {
   local site=$1 sanitizer=$2 preload
   shift 2
   preload=$(clang-19 -print-file-name="libclang_rt.$sanitizer-$(uname -m).so")
   [[ $sanitizer == asan ]] && preload+=" $(gcc -print-file-name=libstdc++.so.6)"
   PYTHONPATH=$site PYTHONMALLOC=malloc LD_PRELOAD=$preload \
-    "$KVB_PYTHON" -m pytest -q -p no:cacheprovider -m "not soak and not slow" --ignore=tests/build "$@"
+    "$KVB_PYTHON" -m pytest -q -p no:cacheprovider -m "not soak and not slow" --ignore=tests/build --ignore=tests/e2e "$@"
 }
