@@ -18,6 +18,7 @@ from kvbacking.errors import (
     UnsupportedPlatformError,
 )
 from kvbacking.evidence import OutputEvidence
+from kvbacking.growth import GrowableCache
 from kvbacking.measure.bench import bench
 from kvbacking.measure.compare import ComparisonRefusedError, ReportComparison, compare
 from kvbacking.measure.promotion import promote
@@ -31,9 +32,9 @@ from kvbacking.verdict import Verdict
 
 __all__ = [
     "DISTIL", "TURBO", "AllocationError", "BackingIgnoredError", "BackingIgnoredWarning", "BackingInUseError",
-    "Certificate", "CertificateError", "CheckFailure", "ComparisonRefusedError", "ContractError", "IntegrityError",
-    "KVBackingError", "KVContract", "Model", "ModelError", "OutputEvidence", "Prediction", "PredictionError", "Report",
-    "ReportComparison", "RuntimeInfo", "ScanResult", "Session", "SessionStats", "State", "TensorSpec", "Tolerance",
-    "UnsupportedPlatformError", "Verdict", "__version__", "bench", "certify", "compare", "promote", "prove",
-    "runtime_info", "scan",
+    "Certificate", "CertificateError", "CheckFailure", "ComparisonRefusedError", "ContractError", "GrowableCache",
+    "IntegrityError", "KVBackingError", "KVContract", "Model", "ModelError", "OutputEvidence", "Prediction",
+    "PredictionError", "Report", "ReportComparison", "RuntimeInfo", "ScanResult", "Session", "SessionStats", "State",
+    "TensorSpec", "Tolerance", "UnsupportedPlatformError", "Verdict", "__version__", "bench", "certify", "compare",
+    "promote", "prove", "runtime_info", "scan",
 ]  # fmt: skip
