@@ -10,6 +10,7 @@
 
 #include "bind/arrays.h"
 #include "bind/bind.h"
+#include "bind/gil.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -18,7 +19,7 @@ namespace kvbacking::bind {
 
 void init_allocation(nb::module_& m) {
   nb::class_<Allocation>(m, "Allocation", "Page-aligned memory with a canary page before and canary bytes after it.")
-      .def_static("create", &Allocation::create, "byte_count"_a, nb::call_guard<nb::gil_scoped_release>(),
+      .def_static("create", &Allocation::create, "byte_count"_a, nb::call_guard<GilReleased>(),
                   "A payload of `byte_count` bytes, contents undefined. Raises AllocationError.")
       .def_prop_ro("address", [](const Allocation& self) { return reinterpret_cast<std::uintptr_t>(self.payload()); })
       .def_prop_ro("byte_count", &Allocation::byte_count)

@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bind/bind.h"
+#include "bind/gil.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -20,7 +21,7 @@ void init_compute_plan(nb::module_& m) {
       .def_ro("preferred_device", &PlannedOperation::preferred_device)
       .def_ro("supported_devices", &PlannedOperation::supported_devices)
       .def_ro("cost", &PlannedOperation::cost);
-  m.def("compute_plan", &compute_plan, "model"_a, "timeout_s"_a = 120.0, nb::call_guard<nb::gil_scoped_release>(),
+  m.def("compute_plan", &compute_plan, "model"_a, "timeout_s"_a = 120.0, nb::call_guard<GilReleased>(),
         "Where Core ML expects to run each operation. Raises UnsupportedPlatformError, ModelError.");
 }
 

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "bind/bind.h"
+#include "bind/gil.h"
 #include "kvbacking/session.h"
 
 namespace nb = nanobind;
@@ -55,7 +56,7 @@ void init_contract(nb::module_& m) {
           },
           nb::kw_only(), "outputs"_a, "live"_a, "axis"_a, "tail_zero"_a, "max_abs"_a, "max_rel"_a, "unbacked"_a,
           "sensitive_to"_a, "allow_all_zero"_a);
-  m.def("check_contract", &check_contract, "model"_a, "contract"_a, nb::call_guard<nb::gil_scoped_release>(),
+  m.def("check_contract", &check_contract, "model"_a, "contract"_a, nb::call_guard<GilReleased>(),
         "Every mismatch between the two at once; empty when they agree.");
 }
 

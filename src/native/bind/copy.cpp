@@ -4,6 +4,7 @@
 
 #include "bind/arrays.h"
 #include "bind/bind.h"
+#include "bind/gil.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -16,7 +17,7 @@ void init_copy(nb::module_& m) {
       [](const ReadOnlyArray& source, const WritableArray& destination) {
         const Layout source_layout = layout_of(source);
         const Layout destination_layout = layout_of(destination);
-        const nb::gil_scoped_release release;
+        const GilReleased release;
         copy_elements(source.data(), source_layout, destination.data(), destination_layout);
       },
       "source"_a, "destination"_a,

@@ -6,6 +6,7 @@
 
 #include "bind/arrays.h"
 #include "bind/bind.h"
+#include "bind/gil.h"
 #include "bind/inputs.h"
 #include "coreml/autorelease.h"
 #include "kvbacking/conditions.h"
@@ -47,7 +48,7 @@ void init_measure(nb::module_& m) {
       "probe_surface",
       [](const std::shared_ptr<Model>& model, const nb::dict& inputs, const std::string& output) {
         const Inputs arrays(inputs);
-        const nb::gil_scoped_release release;
+        const GilReleased release;
         return probe_surface(model, arrays.native(), output);
       },
       "model"_a, "inputs"_a, "output"_a,
@@ -70,7 +71,7 @@ void init_measure(nb::module_& m) {
                           from.describe() + " and " + to.describe());
         }
         const auto columns = static_cast<std::size_t>(from.row_length());
-        const nb::gil_scoped_release release;
+        const GilReleased release;
         convert_half_to_float(source.data(), static_cast<float*>(destination.data()),
                               static_cast<std::size_t>(from.row_count()), columns);
       },

@@ -9,6 +9,7 @@
 
 #include "bind/arrays.h"
 #include "bind/bind.h"
+#include "bind/gil.h"
 #include "bind/inputs.h"
 #include "kvbacking/host.h"
 #include "kvbacking/session.h"
@@ -23,7 +24,7 @@ nb::dict predict(const Model& model, const nb::dict& inputs, const std::shared_p
   const Inputs arrays(inputs);
   std::vector<OwnedOutput> outputs;
   {
-    const nb::gil_scoped_release release;
+    const GilReleased release;
     require_same_process();
     outputs = predict_once(model, arrays.native(), state);
   }
@@ -62,7 +63,7 @@ void init_model(nb::module_& m) {
           "load",
           [](const std::string& path, ComputeUnits compute_units, std::optional<std::string> function,
              std::string cache_dir, std::string cache_key) {
-            const nb::gil_scoped_release release;
+            const GilReleased release;
             require_same_process();
             return Model::load(path, {compute_units, std::move(function), std::move(cache_dir), std::move(cache_key)});
           },
@@ -74,9 +75,9 @@ void init_model(nb::module_& m) {
       .def_prop_ro("states", &Model::states)
       .def_prop_ro("compiled_path", &Model::compiled_path)
       .def_prop_ro("compute_units", &Model::compute_units)
-      .def("release_idle_inputs", &Model::release_idle_inputs, nb::call_guard<nb::gil_scoped_release>(),
+      .def("release_idle_inputs", &Model::release_idle_inputs, nb::call_guard<GilReleased>(),
            "Frees the input buffers that nothing holds now.")
-      .def("functions", &Model::functions, nb::call_guard<nb::gil_scoped_release>(),
+      .def("functions", &Model::functions, nb::call_guard<GilReleased>(),
            "Names of the functions of a multi-function package; empty where they cannot be listed.")
       .def("predict", &predict, "inputs"_a, "state"_a = nb::none(),
            nb::sig("def predict(self, inputs: dict[str, numpy.ndarray], state: State | None = None) -> dict[str, "

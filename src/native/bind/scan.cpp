@@ -6,6 +6,7 @@
 
 #include "bind/arrays.h"
 #include "bind/bind.h"
+#include "bind/gil.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -58,7 +59,7 @@ void init_scan(nb::module_& m) {
           options.reference = reference->data();
           options.reference_layout = &reference_layout;
         }
-        const nb::gil_scoped_release release;
+        const GilReleased release;
         return scan(array.data(), layout, options);
       },
       "array"_a, nb::kw_only(), "live"_a = nb::none(), "axis"_a = 0, "threads"_a = 1, "fill_pattern"_a = nb::none(),

@@ -10,6 +10,7 @@
 
 #include "bind/arrays.h"
 #include "bind/bind.h"
+#include "bind/gil.h"
 #include "bind/inputs.h"
 #include "bind/reaper.h"
 #include "kvbacking/host.h"
@@ -54,7 +55,7 @@ std::shared_ptr<Session> create(std::shared_ptr<Model> model, const Contract& co
   options.reuse = reuse;
   options.scan_threads = scan_threads;
   options.external = external_storage(external);
-  const nb::gil_scoped_release release;
+  const GilReleased release;
   require_same_process();
   return Session::create(std::move(model), contract, std::move(options));
 }
@@ -63,7 +64,7 @@ std::unique_ptr<Prediction> predict(Session& session, const nb::dict& inputs, st
                                     std::optional<std::uint8_t> fill_byte, std::shared_ptr<State> state) {
   drain_reaper();
   const Inputs arrays(inputs);
-  const nb::gil_scoped_release release;
+  const GilReleased release;
   require_same_process();
   return session.predict(arrays.native(), {live, fill_byte, std::move(state)});
 }
@@ -72,7 +73,7 @@ std::unique_ptr<Prediction> predict(Session& session, const nb::dict& inputs, st
 nb::object view(const Prediction& prediction, const std::string& name) {
   std::unique_ptr<View> view;
   {
-    const nb::gil_scoped_release release;
+    const GilReleased release;
     view = prediction.view(name);
   }
   const void* const data = view->data();
@@ -129,7 +130,7 @@ void init_session(nb::module_& m) {
       .def("view", &view, "name"_a, nb::sig("def view(self, name: str) -> numpy.ndarray"),
            "A read-only array over the output's memory that keeps the set busy. Never copies. Raises BackingInUseError "
            "after release().")
-      .def("release", &Prediction::release, nb::call_guard<nb::gil_scoped_release>(), "Lets go of the set; idempotent.")
+      .def("release", &Prediction::release, nb::call_guard<GilReleased>(), "Lets go of the set; idempotent.")
       .def_prop_ro("released", &Prediction::released);
   nb::class_<Session>(m, "Session")
       .def_static("create", &create, "model"_a, "contract"_a, nb::kw_only(), "mechanism"_a, "depth"_a, "on_ignored"_a,
@@ -143,8 +144,7 @@ void init_session(nb::module_& m) {
               "None, state: State | None = None) -> Prediction"),
           "One prediction into the lowest free set. Copies the inputs; the GIL is released.")
       .def("stats", &Session::stats, "Counters since the session was made.")
-      .def("close", &Session::close, nb::call_guard<nb::gil_scoped_release>(),
-           "Idempotent; predictions and views stay valid.")
+      .def("close", &Session::close, nb::call_guard<GilReleased>(), "Idempotent; predictions and views stay valid.")
       .def_prop_ro("closed", &Session::closed);
 }
 

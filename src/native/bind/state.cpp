@@ -10,6 +10,7 @@
 
 #include "bind/arrays.h"
 #include "bind/bind.h"
+#include "bind/gil.h"
 #include "bind/inputs.h"
 #include "kvbacking/host.h"
 
@@ -22,7 +23,7 @@ namespace {
 nb::object read(const State& state, const std::string& name) {
   OwnedOutput output;
   {
-    const nb::gil_scoped_release release;
+    const GilReleased release;
     require_same_process();
     output = state.read(name);
   }
@@ -31,7 +32,7 @@ nb::object read(const State& state, const std::string& name) {
 
 void write(State& state, const std::string& name, const ReadOnlyArray& array) {
   const Layout layout = layout_of(array);
-  const nb::gil_scoped_release release;
+  const GilReleased release;
   require_same_process();
   state.write(name, array.data(), layout);
 }
@@ -39,7 +40,7 @@ void write(State& state, const std::string& name, const ReadOnlyArray& array) {
 nb::dict snapshot(const State& state) {
   std::vector<OwnedOutput> outputs;
   {
-    const nb::gil_scoped_release release;
+    const GilReleased release;
     require_same_process();
     outputs = state.snapshot();
   }
@@ -58,7 +59,7 @@ void restore(State& state, const nb::dict& arrays) {
     // Borrowed for this call: restore() only reads.
     outputs.push_back({input.name, input.layout, {std::shared_ptr<void>(), const_cast<void*>(input.data)}});
   }
-  const nb::gil_scoped_release release;
+  const GilReleased release;
   require_same_process();
   state.restore(outputs);
 }
@@ -67,13 +68,13 @@ void restore(State& state, const nb::dict& arrays) {
 
 void init_state(nb::module_& m) {
   nb::class_<State>(m, "State", "A stateful model's buffers; one call at a time.")
-      .def_static("create", &State::create, "model"_a, nb::call_guard<nb::gil_scoped_release>(),
+      .def_static("create", &State::create, "model"_a, nb::call_guard<GilReleased>(),
                   "New buffers, all zero. Raises UnsupportedPlatformError before macOS 15.")
       .def("names", &State::names, "Sorted names of the states.")
       .def("read", &read, "name"_a, nb::sig("def read(self, name: str) -> numpy.ndarray"), "A copy of one buffer.")
       .def("write", &write, "name"_a, "array"_a, nb::sig("def write(self, name: str, array: numpy.ndarray) -> None"),
            "Copies `array` (the state's shape; any strides) into one buffer.")
-      .def("zero", &State::zero, nb::call_guard<nb::gil_scoped_release>(), "Zeroes every buffer.")
+      .def("zero", &State::zero, nb::call_guard<GilReleased>(), "Zeroes every buffer.")
       .def("snapshot", &snapshot, nb::sig("def snapshot(self) -> dict[str, numpy.ndarray]"), "Copies of every buffer.")
       .def("restore", &restore, "arrays"_a, nb::sig("def restore(self, arrays: dict[str, numpy.ndarray]) -> None"),
            "Copies a snapshot back.");

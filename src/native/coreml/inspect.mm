@@ -127,7 +127,7 @@ OutputResult inspect_output(const SessionPlan& plan, std::size_t output, const B
 
 void check_distinct(std::vector<OutputResult>& results, const MemoryRanges& inputs,
                     std::vector<CheckFailure>& failures) {
-  const auto viewed = viewed_memory();
+  const MemoryRanges viewed = viewed_memory();
   for (std::size_t i = 0; i < results.size(); ++i) {
     OutputResult& result = results[i];
     bool distinct = true;
@@ -141,9 +141,7 @@ void check_distinct(std::vector<OutputResult>& results, const MemoryRanges& inpu
       if (j != i) compare(results[j].range, "output");
     }
     for (const MemoryRange& input : inputs) compare(input, "input");
-    for (const auto& ranges : viewed) {
-      for (const MemoryRange& range : *ranges) compare(range, "an earlier prediction's output");
-    }
+    for (const MemoryRange& range : viewed) compare(range, "an earlier prediction's output");
     result.evidence.distinct = distinct;
     result.evidence.checked.push_back("distinct");
   }

@@ -23,7 +23,8 @@ struct MemoryRange {
 using MemoryRanges = std::vector<MemoryRange>;
 
 std::shared_ptr<void> register_viewed_memory(MemoryRanges ranges);  // until the result dies
-// Every range registered and still alive.
-std::vector<std::shared_ptr<const MemoryRanges>> viewed_memory();
+// Every range registered and still alive. Copies: a reference kept beyond the call would show another thread memory as
+// viewed that was let go of meanwhile, and is that thread's own by now.
+MemoryRanges viewed_memory();
 
 }  // namespace kvbacking

@@ -26,11 +26,11 @@ std::shared_ptr<void> register_viewed_memory(MemoryRanges ranges) {
   return entry;
 }
 
-std::vector<std::shared_ptr<const MemoryRanges>> viewed_memory() {
-  std::vector<std::shared_ptr<const MemoryRanges>> alive;
+MemoryRanges viewed_memory() {
+  MemoryRanges alive;
   const std::lock_guard<std::mutex> lock(registry().mutex);
   for (const auto& weak : registry().entries) {
-    if (auto entry = weak.lock()) alive.push_back(std::move(entry));
+    if (const auto entry = weak.lock()) alive.insert(alive.end(), entry->begin(), entry->end());
   }
   return alive;
 }

@@ -115,6 +115,7 @@ const std::string& Model::compiled_path() const noexcept { return impl_->compile
 ComputeUnits Model::compute_units() const noexcept { return impl_->compute_units; }
 
 void Model::release_idle_inputs() noexcept {
+  if (is_forked_child()) return;
   for (const FeaturePlan& plan : impl_->input_plans) plan.pool->release_idle();
 }
 

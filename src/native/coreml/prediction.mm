@@ -95,7 +95,9 @@ std::unique_ptr<View> Prediction::view(const std::string& name) const {
   return std::make_unique<View>(std::move(view));
 }
 
+// A thread that fork() left behind may have held the mutex: a child must not wait for it.
 void Prediction::release() noexcept {
+  if (is_forked_child()) return;
   Lease lease;
   std::vector<ShownOutput> outputs;
   {
@@ -111,6 +113,7 @@ void Prediction::release() noexcept {
 }
 
 bool Prediction::released() const noexcept {
+  if (is_forked_child()) return true;
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   return impl_->released;
 }

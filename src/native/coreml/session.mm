@@ -160,11 +160,14 @@ std::unique_ptr<Prediction> Session::predict(const std::vector<InputArray>& inpu
 }
 
 SessionStats Session::stats() const {
+  require_same_process();
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   return impl_->stats;
 }
 
+// A thread that fork() left behind may have held the mutex: a child must not wait for it.
 void Session::close() noexcept {
+  if (is_forked_child()) return;
   std::shared_ptr<SetGroup> proposing, control;
   {
     const std::lock_guard<std::mutex> lock(impl_->mutex);
@@ -179,6 +182,7 @@ void Session::close() noexcept {
 }
 
 bool Session::closed() const noexcept {
+  if (is_forked_child()) return true;
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   return impl_->closed;
 }
