@@ -22,18 +22,29 @@ _MISSING: Any = object()
 
 
 def as_array(value: AnyArray) -> np.ndarray:
-    """A NumPy array over the same memory. Never copies. Raises TypeError for what exports no memory (lists too)."""
+    """A NumPy array over the same memory. Never copies. Raises TypeError for what exports no memory (lists too), for an
+    exporter that fails, and for a masked array, whose mask nothing here would heed."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError("a masked array's mask would be lost; give filled() or data")
     if isinstance(value, np.ndarray):
         return value
+    kind = type(value).__name__
+    # An exporter is somebody else's code and may raise anything.
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         try:
             return np.from_dlpack(value)
-        except (BufferError, RuntimeError) as error:
-            raise TypeError(f"{type(value).__name__} exports no CPU memory: {error}") from error
+        except Exception as error:
+            raise TypeError(f"{kind} exports no CPU memory: {error}") from error
     try:
-        return np.asarray(memoryview(value))
+        view = memoryview(value)
     except TypeError:
-        raise TypeError(f"{type(value).__name__} has neither the buffer protocol nor __dlpack__") from None
+        raise TypeError(f"{kind} has neither the buffer protocol nor __dlpack__") from None
+    except Exception as error:
+        raise TypeError(f"{kind} exports no memory: {error}") from error
+    try:
+        return np.asarray(view)
+    except Exception as error:
+        raise TypeError(f"{kind} exports memory that is no array: {error}") from error
 
 
 def element_strided(value: AnyArray) -> np.ndarray:
@@ -108,5 +119,16 @@ def _prepare_unusual(
     prepared[name] = element_strided(array)
 
 
+def is_plain_text(name: str) -> bool:
+    """Whether native code reads the same name: a NUL would end it there, half a surrogate pair has no UTF-8 form."""
+    return "\0" not in name and not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def printable(name: str) -> str:
+    """A name that somebody else chose, as it may stand in a message: escaped where it cannot be printed, and short."""
+    text = name if name.isprintable() else ascii(name)
+    return text if len(text) <= 120 else f"{text[:100]}... ({len(name)} characters)"
+
+
 def _failure(name: str, check: str, expected: str, actual: str) -> CheckFailure:
-    return CheckFailure(output=name, check=check, expected=expected, actual=actual)
+    return CheckFailure(output=printable(name), check=check, expected=expected, actual=actual)

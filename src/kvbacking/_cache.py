@@ -45,18 +45,22 @@ def _files(root: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
     resolved = root.resolve()
     found = []
     for path in root.rglob("*"):
-        if path.is_symlink() and not path.resolve().is_relative_to(resolved):
+        try:
+            inside = not path.is_symlink() or path.resolve().is_relative_to(resolved)
+        except (OSError, RuntimeError) as error:  # a link to itself
+            raise ModelError(f"[fingerprint] {path.relative_to(root)} is a link that leads nowhere: {error}") from error
+        if not inside:
             raise ModelError(f"[fingerprint] {path.relative_to(root)} is a link that leaves the package {root.name}")
         info = path.stat()
         if stat.S_ISREG(info.st_mode):
             found.append((path.relative_to(root).as_posix(), path, info))
-    yield from sorted(found, key=lambda item: item[0].encode())
+    yield from sorted(found, key=lambda item: os.fsencode(item[0]))
 
 
 def _hash_bytes(files: list[tuple[str, Path, os.stat_result]]) -> str:
     digest = hashlib.sha256()
     for relative, path, info in files:
-        name = relative.encode()
+        name = os.fsencode(relative)  # any bytes may name a file
         # Lengths first: otherwise two packages could differ only in where a name ends and bytes begin.
         digest.update(len(name).to_bytes(8, "little") + name + info.st_size.to_bytes(8, "little"))
         with path.open("rb") as file:
@@ -74,7 +78,7 @@ def fingerprint(package: Path, cache: Path | None) -> str:
             return "sha256:" + _hash_bytes(files)
         identity = [str(package.resolve())]
         identity += [f"{r}|{s.st_dev}|{s.st_ino}|{s.st_size}|{s.st_mtime_ns}|{s.st_ctime_ns}" for r, _, s in files]
-        note = cache / "fingerprints" / hashlib.sha256("\n".join(identity).encode()).hexdigest()
+        note = cache / "fingerprints" / hashlib.sha256(os.fsencode("\n".join(identity))).hexdigest()
         if known := _read_note(note):
             return "sha256:" + known
         value = _hash_bytes(files)

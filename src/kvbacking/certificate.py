@@ -152,7 +152,7 @@ class Certificate:
         """Reads it. Raises CertificateError when it is malformed or was changed after it was written."""
         try:
             document = json.loads(Path(path).read_text())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise CertificateError(f"[Certificate.load] {path}: {error}") from error
         return cls.from_dict(document)
 
@@ -166,7 +166,7 @@ class Certificate:
             raise CertificateError(f"[Certificate] wrong fields: {sorted(set(document) ^ fields)}")
         try:
             actual = content_digest(document)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise CertificateError(f"[Certificate] not JSON: {error}") from error
         if document["digest"] != actual:
             raise CertificateError(
@@ -176,6 +176,14 @@ class Certificate:
         key = document["key"]
         if not isinstance(key, dict) or set(key) != set(KEY_FIELDS):
             raise CertificateError(f"[Certificate] the key must have exactly the fields {', '.join(KEY_FIELDS)}")
+        if key["mechanism"] not in ("raw", "surface", "pool") or key["reuse"] not in ("same", "rewrap", "new"):
+            raise CertificateError(
+                f"[Certificate] unknown mechanism or reuse mode: {key['mechanism']!r}, {key['reuse']!r}"
+            )
+        if not isinstance(document["issued_at"], str) or not isinstance(document["proof"], dict):
+            raise CertificateError("[Certificate] issued_at must be a string and proof an object")
+        if document["bench"] is not None and not isinstance(document["bench"], dict):
+            raise CertificateError("[Certificate] bench must be an object or null")
         if document["grade"] not in ("proven", "promoted"):
             raise CertificateError(f"[Certificate] unknown grade {document['grade']!r}")
         if document["grade"] == "promoted" and not document["bench"]:

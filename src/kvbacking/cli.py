@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
+from zipfile import BadZipFile
 
 import click
 
@@ -46,6 +47,12 @@ class _Commands(click.Group):
             message, code, cause = str(error), EXIT_PLATFORM, error
         except (KVBackingError, OSError, ValueError) as error:
             message, code, cause = str(error), EXIT_MODEL, error
+        except Exception as error:  # a fault of ours; 1 would read as a verdict
+            message, code, cause = (
+                f"unexpected {type(error).__name__}: {error} (--debug shows where)",
+                EXIT_MODEL,
+                error,
+            )
         else:
             sys.exit(code if isinstance(code, int) else 0)
         if cause is not None and "--debug" in arguments:
@@ -122,13 +129,15 @@ def sample(
     if kind not in samples.KINDS:
         raise click.UsageError(f"{kind!r} is not one of {', '.join(samples.KINDS)}")
     values = dict(_option(text) for text in options)
+    if taken := sorted({"kind", "path", "seed"} & set(values)):
+        raise click.UsageError(f"{', '.join(taken)}: an argument of its own, not an --option")
     if per_layer:
         values["per_layer"] = True
     if checkpoint:
         values["checkpoint"] = Path(checkpoint)
     try:
         info = samples.write(kind, out, seed=seed, **values)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from error
     _show(info.to_json(), as_json, "sample")
 
@@ -158,7 +167,7 @@ def prove(
     **contract_options: Any,
 ) -> None:
     """The falsification recipe and its verdict. Exit 0: at least one mechanism is proven; 1: rejected."""
-    from kvbacking.prove import MECHANISMS, certify
+    from kvbacking.prove import MAX_TIMEOUT_S, MECHANISMS, certify
     from kvbacking.prove import prove as run
 
     mechanisms = [name.strip() for name in mechanism.split(",") if name.strip()]
@@ -166,6 +175,8 @@ def prove(
         raise click.UsageError(f"--mechanism must be some of {','.join(MECHANISMS)}, got {mechanism!r}")
     if repeats < 4:
         raise click.UsageError("--repeats must be at least 4")
+    if not 0 < timeout_s <= MAX_TIMEOUT_S:
+        raise click.UsageError(f"--timeout must be above 0 and at most {MAX_TIMEOUT_S:g} seconds, got {timeout_s:g}")
     model = load_model(model_path, function_name, compute_units)
     contract = contract_of(model, contract_options)
     first, second = inputs_of(model, contract_options)
@@ -257,8 +268,15 @@ def inputs_of(model: Any, options: dict[str, Any]) -> tuple[dict[str, Any], dict
     from kvbacking.random_inputs import random_inputs
 
     if options["inputs_path"]:
-        with np.load(options["inputs_path"]) as archive:
-            return {name: archive[name] for name in archive.files}, None
+        path = options["inputs_path"]
+        try:
+            loaded = np.load(path)
+            if not isinstance(loaded, np.lib.npyio.NpzFile):
+                raise ValueError("one array without a name; save it with numpy.savez")
+            with loaded as archive:
+                return {name: archive[name] for name in archive.files}, None
+        except (ValueError, EOFError, BadZipFile) as error:
+            raise ValueError(f"--inputs {path}: no archive of arrays (.npz): {error}") from error
     return random_inputs(model, options["seed"]), random_inputs(model, options["seed"] + 1)
 
 

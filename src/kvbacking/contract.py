@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from kvbacking import _native
+from kvbacking._arrays import is_plain_text
 from kvbacking.errors import CheckFailure, ContractError
 
 if TYPE_CHECKING:
     from kvbacking.model import Model
 
 Tail = Literal["zero", "any"]
+_DTYPES = ("float16", "float32", "float64", "int32", "int8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +27,15 @@ class Tolerance:
     max_rel: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("max_abs", "max_rel"):
+        for name in _LIMITS:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise TypeError(f"Tolerance.{name} must be a number, got {type(value).__name__}")
-            if not math.isfinite(value) or value < 0:
+            if not 0 <= value <= sys.float_info.max:
                 raise ValueError(f"Tolerance.{name} must be finite and not negative, got {value}")
+
+
+_LIMITS = ("max_abs", "max_rel")
 
 
 def _names(what: str, value: object) -> tuple[str, ...]:
@@ -41,6 +46,9 @@ def _names(what: str, value: object) -> tuple[str, ...]:
         raise TypeError(f"KVContract.{what} must hold non-empty strings, got {names!r}")
     if len(set(names)) != len(names):
         raise ValueError(f"KVContract.{what} names an entry twice: {names!r}")
+    for name in names:
+        if not is_plain_text(name):
+            raise ValueError(f"KVContract.{what}: {name!a} cannot be a name: it holds a NUL or half a character")
     return names
 
 
@@ -65,8 +73,8 @@ def _shape(output: str, value: object) -> tuple[int, ...]:
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise TypeError(f"KVContract.shapes[{output!r}] must be a sequence of integers, got {value!r}")
     shape = tuple(_integer(f"shapes[{output!r}]", n) for n in value)
-    if not shape or any(n <= 0 for n in shape):
-        raise ValueError(f"KVContract.shapes[{output!r}] must hold positive sizes, got {shape}")
+    if not shape or not all(0 < n < 1 << 63 for n in shape):
+        raise ValueError(f"KVContract.shapes[{output!r}] must hold positive sizes of at most 63 bits, got {shape}")
     return shape
 
 
@@ -117,7 +125,10 @@ class KVContract:
         for name, dtype in dtype_of.items():
             if not isinstance(dtype, str):
                 raise TypeError(f"KVContract.dtypes[{name!r}] must be a NumPy dtype name, got {dtype!r}")
-            _native.element_size(dtype)  # ValueError names the ones that are supported
+            if dtype not in _DTYPES:
+                raise ValueError(
+                    f"KVContract.dtypes[{name!r}]: unknown dtype {dtype!a}, expected one of {', '.join(_DTYPES)}"
+                )
         axis = _integer("axis", axis)
         live = _integer("live", live)
         ranks = {len(s) for s in shape_of.values()}
@@ -169,6 +180,8 @@ class KVContract:
     ) -> KVContract:
         """Shapes and dtypes from the model. Default outputs: every array output of a fixed shape; `live`: the whole
         axis; `unbacked`: every other output. Raises ContractError naming every output that cannot be backed."""
+        _require_model("KVContract.from_model", model)
+        axis = _integer("axis", axis)
         if outputs is None:  # with none that can be backed, say why of each
             names = tuple(n for n, s in model.outputs.items() if s.backable) or tuple(model.outputs)
         else:
@@ -198,9 +211,9 @@ class KVContract:
         specs = {n: model.outputs[n] for n in names}
         first = specs[names[0]].shape
         if live is None:
-            if not -len(first) <= axis < len(first):
+            if axis == 1 == len(first):  # the default, and there is no such axis
                 axis = 0
-            live = first[axis]
+            live = first[axis] if -len(first) <= axis < len(first) else 1  # the constructor refuses the axis
         return cls(
             names,
             {n: s.shape for n, s in specs.items()},
@@ -216,6 +229,7 @@ class KVContract:
 
     def mismatches(self, model: Model) -> tuple[CheckFailure, ...]:
         """Every mismatch with `model`; empty when they agree."""
+        _require_model("KVContract.mismatches", model)
         found = _native.check_contract(model._native, self._to_native(model))
         return tuple(CheckFailure(output=f.output, check=f.check, expected=f.expected, actual=f.actual) for f in found)
 
@@ -241,7 +255,19 @@ class KVContract:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> KVContract:
-        """What `to_dict` wrote."""
+        """What `to_dict` wrote. Raises ValueError naming the fields that are missing or unknown, TypeError."""
+        fields = ("outputs", "shapes", "dtypes", "live", "axis", "tail", "tolerance", "unbacked", "sensitive_to",
+                  "allow_all_zero")  # fmt: skip
+        for what, part, wanted in (
+            ("KVContract", document, fields),
+            ("KVContract.tolerance", document.get("tolerance", {}) if isinstance(document, Mapping) else {}, _LIMITS),
+        ):
+            if not isinstance(part, Mapping):
+                raise TypeError(f"[KVContract.from_dict] {what} must be a mapping, got {type(part).__name__}")
+            if wrong := {str(name) for name in part} ^ set(wanted):
+                raise ValueError(
+                    f"[KVContract.from_dict] {what}: missing or unknown fields: {', '.join(sorted(wrong))}"
+                )
         return cls(**{**document, "tolerance": Tolerance(**document["tolerance"])})
 
     def _to_native(self, model: Model) -> _native.Contract:
@@ -257,6 +283,13 @@ class KVContract:
             sensitive_to=list(sensitive),
             allow_all_zero=self.allow_all_zero,
         )
+
+
+def _require_model(place: str, model: object) -> None:
+    from kvbacking.model import Model
+
+    if not isinstance(model, Model):
+        raise TypeError(f"[{place}] model must be a kvbacking.Model, got {type(model).__name__}")
 
 
 def _summary(place: str, failures: Sequence[CheckFailure]) -> str:

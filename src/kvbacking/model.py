@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from kvbacking import _cache, _native
-from kvbacking._arrays import AnyArray, as_array, element_strided, prepare_inputs
+from kvbacking._arrays import AnyArray, as_array, element_strided, is_plain_text, prepare_inputs, printable
 from kvbacking.errors import ModelError
 
 ComputeUnits = Literal["all", "cpu_only", "cpu_and_gpu", "cpu_and_ne"]
@@ -128,6 +128,13 @@ class State:
         self._native.restore({name: element_strided(as_array(array)) for name, array in snapshot.items()})
 
 
+def native_state(state: State | None) -> _native.State | None:
+    """What a prediction hands on. Raises TypeError for anything but a State or None."""
+    if state is not None and not isinstance(state, State):
+        raise TypeError(f"state must be a kvbacking State (Model.new_state) or None, got {type(state).__name__}")
+    return None if state is None else state._native
+
+
 class Model:
     """A loaded model. Sessions and predictions keep it alive; calls on one Model wait for each other."""
 
@@ -174,12 +181,21 @@ class Model:
             raise ValueError(f"compute_units must be one of {get_args(ComputeUnits)}, got {compute_units!r}")
         if function is not None and not isinstance(function, str):
             raise TypeError(f"function must be a name or None, got {type(function).__name__}")
+        if function is not None and not is_plain_text(function):
+            raise ValueError(f"function {function!a} cannot be a name: it holds a NUL or half a character")
         package = Path(path)
         if package.suffix not in _SUFFIXES:
             raise ModelError(f"[Model.load] {package.name!r} is not one of {', '.join(_SUFFIXES)}")
-        if not package.exists():
-            raise ModelError(f"[Model.load] {package} does not exist")
         cache = _cache.cache_directory(cache_dir)
+        for what, place in (("package", package), ("cache folder", cache)):
+            if not is_plain_text(str(place)):
+                raise ModelError(f"[Model.load] the path of the {what} is not UTF-8 text: {str(place)!a}")
+        try:
+            found = package.exists()
+        except OSError as error:
+            raise ModelError(f"[Model.load] {printable(str(package))}: {error.strerror}") from error
+        if not found:
+            raise ModelError(f"[Model.load] {package} does not exist")
         fingerprint = _cache.fingerprint(package, cache)
         host = _native.host_info()
         compiled = package.suffix == ".mlmodelc"
@@ -216,7 +232,7 @@ class Model:
         """The plain control path: every output copied into memory of its own, dense. `cast=True` converts the dtype of
         inputs. Raises ContractError naming every input that is wrong, PredictionError."""
         prepared = prepare_inputs(self.inputs, inputs, cast)
-        return self._native.predict(prepared, None if state is None else state._native)
+        return self._native.predict(prepared, native_state(state))
 
     def release_idle_inputs(self) -> None:
         """Frees the input buffers that nothing holds now; the next predictions make new ones."""
@@ -228,6 +244,10 @@ class Model:
 
     def compute_plan(self, *, timeout_s: float = 120.0) -> tuple[PlannedOperation, ...]:
         """Where Core ML expects to run each operation. Raises UnsupportedPlatformError (macOS 14.4), ModelError."""
+        if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)):
+            raise TypeError(f"timeout_s must be a number of seconds, got {type(timeout_s).__name__}")
+        if not timeout_s > 0 or timeout_s == float("inf"):
+            raise ValueError(f"timeout_s must be positive and finite, got {timeout_s}")
         return tuple(
             PlannedOperation(
                 function=op.function,

@@ -27,6 +27,7 @@ from kvbacking.runtime import runtime_info
 from kvbacking.verdict import Answer, AppliedRule, Check, MechanismVerdict, Verdict, applied, names_of, standing_rules
 
 MECHANISMS = ("raw", "surface", "pool")
+MAX_TIMEOUT_S = 1e6  # what poll() can wait for is not much more
 
 
 def prove(
@@ -74,6 +75,13 @@ def prove(
 def certify(model: Model, contract: KVContract, verdict: Verdict, mechanism: str | None = None) -> Certificate:
     """A "proven" certificate for one mechanism of a verdict (default: the first proven one). Raises ValueError when it
     was not proven, or when the verdict is about another model or contract."""
+    for name, value, kind in (
+        ("model", model, Model),
+        ("contract", contract, KVContract),
+        ("verdict", verdict, Verdict),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be a kvbacking.{kind.__name__}, got {type(value).__name__}")
     chosen = [m for m in verdict.proven if mechanism in (None, m.mechanism)]
     if not chosen:
         raise ValueError(f"[certify] {mechanism or 'no mechanism'} was not proven")
@@ -114,8 +122,10 @@ def _check_arguments(
         raise TypeError(f"repeats must be an integer, got {type(repeats).__name__}")
     if repeats < 4:
         raise ValueError(f"repeats must be at least 4 (two of each input), got {repeats}")
-    if not timeout_s > 0:
-        raise ValueError(f"timeout_s must be positive, got {timeout_s}")
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)):
+        raise TypeError(f"timeout_s must be a number of seconds, got {type(timeout_s).__name__}")
+    if not 0 < timeout_s <= MAX_TIMEOUT_S:
+        raise ValueError(f"timeout_s must be above 0 and at most {MAX_TIMEOUT_S:g}, got {timeout_s}")
 
 
 def _prove_one(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kvbacking import _native
-from kvbacking._arrays import AnyArray, element_strided
+from kvbacking._arrays import AnyArray, as_array, element_strided
 from kvbacking.contract import Tolerance
 
 
@@ -85,8 +85,18 @@ def scan(
     adds parity over the live range under `tolerance`. `fill_pattern` counts elements that still hold these bytes.
     Raises ValueError.
     """
+    if tolerance is not None and not isinstance(tolerance, Tolerance):
+        raise TypeError(f"[scan] tolerance must be a Tolerance, got {type(tolerance).__name__}")
     limits = tolerance or Tolerance()
-    scanned = element_strided(array)
+    _check_integer("axis", axis, 64)
+    _check_integer("threads", threads, 32)
+    if live is not None:
+        _check_integer("live", live, 64)
+    if fill_pattern is not None:
+        _check_integer("fill_pattern", fill_pattern, 65)
+        if fill_pattern < 0:
+            raise ValueError(f"[scan] fill_pattern must not be negative, got {fill_pattern}")
+    scanned = _scannable(array, "array")
     if not -scanned.ndim <= axis < max(scanned.ndim, 1):
         raise ValueError(f"[scan] axis {axis} is outside an array of {scanned.ndim} dimensions")
     native = _native.scan(
@@ -95,7 +105,7 @@ def scan(
         axis=axis,
         threads=threads,
         fill_pattern=fill_pattern,
-        reference=None if reference is None else element_strided(reference),
+        reference=None if reference is None else _scannable(reference, "reference"),
         max_abs=limits.max_abs,
         max_rel=limits.max_rel,
     )
@@ -104,6 +114,20 @@ def scan(
         **{name: getattr(native, name) for name in _SCAN_FIELDS},
         parity=None if parity is None else ParityResult(**{name: getattr(parity, name) for name in _PARITY_FIELDS}),
     )
+
+
+def _check_integer(name: str, value: object, bits: int) -> None:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"[scan] {name} must be an integer, got {type(value).__name__}")
+    if not -(1 << (bits - 1)) <= int(value) < 1 << (bits - 1):
+        raise ValueError(f"[scan] {name} is out of range: {value}")
+
+
+def _scannable(value: AnyArray, what: str) -> np.ndarray:
+    array = as_array(value)
+    if not array.dtype.isnative or array.dtype.kind not in "fi" or array.dtype.name == "longdouble":
+        raise ValueError(f"[scan] {what} must be float16, float32 or int8 in native byte order, got {array.dtype!r}")
+    return element_strided(array)
 
 
 def digest(array: np.ndarray) -> str:

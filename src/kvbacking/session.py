@@ -17,7 +17,7 @@ from kvbacking.certificate import Certificate
 from kvbacking.contract import KVContract
 from kvbacking.errors import BackingIgnoredWarning
 from kvbacking.evidence import OutputEvidence
-from kvbacking.model import Model, State
+from kvbacking.model import Model, State, native_state
 
 Mechanism = Literal["auto", "framework", "raw", "surface", "pool"]
 Reuse = Literal["same", "rewrap", "new"]
@@ -174,6 +174,17 @@ class Session:
     ) -> Session:
         """A session whose backings are memory somebody else owns: one mapping from output name to a writable array per
         set. The owners are kept until the last wrapper, view and the session are gone."""
+        if isinstance(sets, (str, bytes)) or not isinstance(sets, Sequence):
+            raise TypeError(f"sets must be a sequence of mappings, got {type(sets).__name__}")
+        if not sets:
+            raise ValueError("sets must hold at least one mapping from output name to array: their number is the depth")
+        for index, entry in enumerate(sets):
+            if not isinstance(entry, Mapping) or not all(isinstance(name, str) for name in entry):
+                raise TypeError(
+                    f"sets[{index}] must be a mapping from output name to array, got {type(entry).__name__}"
+                )
+            if isinstance(contract, KVContract) and (unknown := sorted(set(entry) - set(contract.outputs))):
+                raise ValueError(f"sets[{index}] names {unknown}, the contract backs {list(contract.outputs)}")
         self = object.__new__(cls)
         self._open(model, contract, "external", len(sets), on_ignored, verify, None, None, sets)
         return self
@@ -240,12 +251,13 @@ class Session:
         state: State | None,
         fill_byte: int | None,
     ) -> Prediction:
-        if live is not None and (isinstance(live, bool) or not isinstance(live, int)):
-            raise TypeError(f"live must be an integer or None, got {type(live).__name__}")
+        if live is not None:
+            if isinstance(live, bool) or not isinstance(live, int):
+                raise TypeError(f"live must be an integer or None, got {type(live).__name__}")
+            if not -(1 << 63) <= live < 1 << 63:
+                raise ValueError(f"live must be 0 to the length of axis {self.contract.axis}, got {live}")
         prepared = prepare_inputs(self.model.inputs, inputs, cast)
-        native = self._native.predict(
-            prepared, live=live, fill_byte=fill_byte, state=None if state is None else state._native
-        )
+        native = self._native.predict(prepared, live=live, fill_byte=fill_byte, state=native_state(state))
         prediction = Prediction(native, self.contract)
         if not self._warned and native.path == "copy":
             self._warned = True

@@ -200,4 +200,6 @@ def reset_violations() -> None:
 
 def drain(timeout_s: float = 5.0) -> bool:
     """Lets the framework release at once what it holds for later; False when that did not finish in time."""
+    if not 0 <= timeout_s <= 3600:
+        raise ValueError(f"timeout_s must be 0 to 3600, got {timeout_s}")
     return _simulator.drain(int(timeout_s * 1000))

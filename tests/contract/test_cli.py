@@ -138,6 +138,26 @@ def test_a_family_that_does_not_fit_is_rejected(small: samples.SampleInfo) -> No
     assert verdict["mechanisms"][0]["answers"]["admissible"]["value"] == "no"
 
 
+def test_arguments_that_mean_nothing_never_read_as_a_verdict(small: samples.SampleInfo, tmp_path: Path) -> None:
+    for timeout in ("inf", "nan", "1e300", "0"):
+        assert_one_line(run("prove", small.path, "--timeout", timeout), 2, "--timeout")
+    for option in ("seed=1", "kind=1", "path=x", "layers=abc", "layers=null"):
+        assert_one_line(run("sample", "turbo", tmp_path / "x.mlpackage", "-o", option), 2)
+    assert_one_line(run("prove", small.path, "--axis", 99, "--mechanism", "raw"), 3, "axis 99")
+
+
+def test_inputs_that_are_no_archive_are_3(small: samples.SampleInfo, tmp_path: Path) -> None:
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    np.savez(tmp_path / "whole.npz", features=np.zeros(300))
+    whole = (tmp_path / "whole.npz").read_bytes()
+    (tmp_path / "empty.npz").touch()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "changed.npz").write_bytes(whole[:400] + bytes([whole[400] ^ 255]) + whole[401:])
+    for name in ("array.npy", "empty.npz", "cut.npz", "changed.npz"):
+        file = tmp_path / name
+        assert_one_line(run("prove", small.path, "--live", 30, "--inputs", file), 3, "--inputs", name)
+
+
 def test_debug_shows_the_traceback() -> None:
     result = run("--debug", "inspect", "missing.mlpackage")
     assert result.returncode == 3
