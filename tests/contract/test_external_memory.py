@@ -71,3 +71,22 @@ def test_wrong_memory_is_refused(model: kvb.Model, contract: kvb.KVContract) -> 
         kvb.Session.over_external_memory(model, contract, [{"cross_k": right["cross_k"]}])
     with pytest.raises(ValueError, match="depth"):
         kvb.Session.over_external_memory(model, contract, [])
+
+
+def test_a_growable_cache_is_such_memory(model: kvb.Model, contract: kvb.KVContract, inputs: Any) -> None:
+    cache = kvb.GrowableCache(contract)
+    session = cache.binding(lambda arrays: kvb.Session.over_external_memory(model, contract, [arrays]))
+    prediction = session.predict(inputs)
+    if prediction.path != "backing":
+        pytest.skip("this framework ignores the backing")
+    cache.live = contract.live
+    view = prediction.live("cross_k")
+    expected = view.copy()
+    cache.grow(2 * cache.capacity)
+    session.close()
+    del session, prediction
+    assert not np.shares_memory(view, cache.arrays["cross_k"])
+    np.testing.assert_array_equal(view, expected)
+    np.testing.assert_array_equal(cache.arrays["cross_k"][:, : contract.live], expected)
+    with pytest.raises((kvb.ContractError, ValueError), match="cross_k"):  # another capacity is another contract
+        kvb.Session.over_external_memory(model, contract, [cache.arrays])
