@@ -99,11 +99,11 @@ def _inspection(console: Console, document: Mapping[str, Any]) -> None:
     console.print(escape(f"compute units {document['compute_units']}; family {document['family'] or 'none'}"))
     if document["functions"]:
         console.print(escape(f"functions: {', '.join(document['functions'])}"))
-    table = _table("Features", "kind", "name", "shape", "dtype", "flexible", "optional")
+    table = _table("Features", "kind", "name", "shape", "dtype", "bytes", "flexible", "optional")
     for kind in ("inputs", "outputs", "states"):
         for spec in document[kind]:
             shape = " x ".join(map(str, spec["shape"])) or "-"
-            row = (kind[:-1], spec["name"], shape, str(spec["dtype"] or spec["kind"]))
+            row = (kind[:-1], spec["name"], shape, str(spec["dtype"] or spec["kind"]), str(spec["byte_count"] or "-"))
             table.add_row(*map(escape, row), _word(spec["flexible"]), _word(spec["optional"]))
     console.print(table)
     if program := document["program"]:

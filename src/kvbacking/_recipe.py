@@ -20,6 +20,7 @@ from typing import Any, Literal, TextIO, cast
 import numpy as np
 
 from kvbacking import _native
+from kvbacking._findings import as_failures, how_ignored, unwritten
 from kvbacking._request import Request, load_arrays
 from kvbacking.contract import KVContract
 from kvbacking.errors import (
@@ -169,7 +170,7 @@ class Recipe:
                 self.reference[key] = model.predict(inputs, state=model.new_state() if model.states else None)
         except KVBackingError as error:
             self.answer("used", "unknown", "the control prediction failed")
-            self.reject("correct", f"the control prediction failed: {error}", _as_failures(error))
+            self.reject("correct", f"the control prediction failed: {error}", as_failures(error))
 
     def find_reuse(self, model: Model) -> Reuse:
         """The least costly reuse mode that is still accepted after the bytes were read between predictions."""
@@ -197,7 +198,7 @@ class Recipe:
                     prediction = self.predict(model, session, "first" if cycle % 2 == 0 else "second")
                     refused = [n for n in self.contract.outputs if not prediction.evidence[n].accepted]
                     if refused:
-                        return f"cycle {cycle}: {', '.join(_how_ignored(prediction, n) for n in refused)}"
+                        return f"cycle {cycle}: {', '.join(how_ignored(prediction, n) for n in refused)}"
                     for name in self.contract.outputs:  # reading a surface locks it
                         scan(prediction[name])
                     prediction.release()
@@ -269,7 +270,7 @@ class Recipe:
                 failures.append(CheckFailure(output=name, check="non_zero", expected="true", actual="false"))
         refused = [n for n in self.contract.outputs if not prediction.evidence[n].accepted]
         if refused:
-            text = ", ".join(_how_ignored(prediction, n) for n in refused)
+            text = ", ".join(how_ignored(prediction, n) for n in refused)
             self.answer("correct", "unknown", "a later prediction ignored a backing")
             self.reject("used", f"a later prediction ignored a backing: {text}", failures)
         if failures:
@@ -332,18 +333,11 @@ class Recipe:
                         return
                     copies.append({n: prediction[n].copy() for n in self.contract.outputs})
                     prediction.release()
-        failures = []
-        for name in self.contract.outputs:
-            held = [
-                np.all(c[name].view(np.uint8).reshape(c[name].size, -1) == f, axis=1)
-                for c, f in zip(copies, FILLS, strict=True)
-            ]
-            unwritten = np.flatnonzero(held[0] & held[1])
-            if unwritten.size and _native.check_enabled("complete"):
-                actual = f"{unwritten.size} elements hold the fill of both, first at {unwritten[0]}"
-                failures.append(
-                    CheckFailure(output=name, check="complete", expected="every element written", actual=actual)
-                )
+        failures = [
+            CheckFailure(output=name, check="complete", expected="every element written", actual=actual)
+            for name in self.contract.outputs
+            if (actual := unwritten([c[name] for c in copies], FILLS)) and _native.check_enabled("complete")
+        ]
         self.fail(failures) if failures else None
         self.check("complete", not failures, f"two fills ({', '.join(f'{f:#04x}' for f in FILLS)}), reuse mode {reuse}")
 
@@ -377,7 +371,7 @@ class Recipe:
             self.reject("correct", str(error), error.failures)
         except KVBackingError as error:
             self.answer("correct", "unknown", "a later prediction failed")
-            self.reject("used", str(error), _as_failures(error))
+            self.reject("used", str(error), as_failures(error))
 
     def settled_counts(self, model: Model, wanted: Mapping[str, int] | None = None) -> dict[str, int]:
         """Live native objects, once what the framework holds for a while is gone."""
@@ -389,17 +383,6 @@ class Recipe:
             if wanted is None or not (Counter(counts) - Counter(wanted)) or time.monotonic() > deadline:
                 return counts
             time.sleep(0.05)
-
-
-def _as_failures(error: KVBackingError) -> tuple[CheckFailure, ...]:
-    if error.failures:
-        return error.failures
-    return (CheckFailure(output="*", check="prediction", expected="success", actual=str(error)),)
-
-
-def _how_ignored(prediction: Prediction, name: str) -> str:
-    evidence = prediction.evidence[name]
-    return f"{name}: same_object {evidence.same_object}, same_storage {evidence.same_storage}"
 
 
 if __name__ == "__main__":

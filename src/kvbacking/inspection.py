@@ -6,15 +6,18 @@ from dataclasses import asdict
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from kvbacking import _mlmodel
 from kvbacking.contract import FAMILIES, family_of
 from kvbacking.model import Model, TensorSpec
 from kvbacking.runtime import RuntimeInfo, runtime_info
 
-_ITEM_BYTES = {"float16": 2, "int8": 1}
+_SURFACE_ITEM_BYTES = {"float16": 2, "int8": 1}
 # Both seen in the field, neither a documented constant: rows are asked for, never assumed.
 _ROW_ALIGNMENT_BYTES = 64
 _SURFACE_WIDTH_MULTIPLE = 32
+_CACHE_RANK = 4  # [layers, heads, capacity, head_dim]
 
 
 def describe(model: Model) -> dict[str, Any]:
@@ -29,20 +32,27 @@ def describe(model: Model) -> dict[str, Any]:
         "function": model.function,
         "functions": list(model.functions),
         "family": family,
-        "inputs": [spec.to_dict() for spec in model.inputs.values()],
-        "outputs": [spec.to_dict() for spec in model.outputs.values()],
-        "states": [spec.to_dict() for spec in model.states.values()],
+        "inputs": [_feature(spec) for spec in model.inputs.values()],
+        "outputs": [_feature(spec) for spec in model.outputs.values()],
+        "states": [_feature(spec) for spec in model.states.values()],
         "program": None if program is None else asdict(program),
         "warnings": warnings_for(model, family, runtime),
     }
+
+
+def _feature(spec: TensorSpec) -> dict[str, Any]:
+    """The description and the bytes of its logical elements; None without a fixed shape and a known dtype."""
+    fixed = spec.dtype is not None and bool(spec.shape) and not spec.flexible
+    return {**spec.to_dict(), "byte_count": prod(spec.shape) * np.dtype(spec.dtype).itemsize if fixed else None}
 
 
 def warnings_for(model: Model, family: str | None, runtime: RuntimeInfo) -> list[str]:
     """What about the outputs makes backings impossible, padded or wasteful."""
     found: list[str] = []
     for spec in model.outputs.values():
-        found += _output_warnings(spec, runtime)
+        found += _output_warnings(spec, runtime) + _cache_warnings(f"output {spec.name}", spec)
     for spec in model.states.values():
+        found += _cache_warnings(f"state {spec.name}", spec)
         if spec.shape and spec.shape[-1] % _SURFACE_WIDTH_MULTIPLE:
             found.append(
                 f"state {spec.name}: last dimension {spec.shape[-1]} is no multiple of {_SURFACE_WIDTH_MULTIPLE}; "
@@ -58,13 +68,31 @@ def warnings_for(model: Model, family: str | None, runtime: RuntimeInfo) -> list
     return found
 
 
+def _cache_warnings(where: str, spec: TensorSpec) -> list[str]:
+    """Of a key/value cache: dimensions that were seen to fail, and what the model does not tell."""
+    if spec.flexible or len(spec.shape) != _CACHE_RANK:
+        return []
+    found = []
+    if odd := [n for n in spec.shape[1:] if n & (n - 1)]:
+        found.append(
+            f"{where}: dimensions {', '.join(map(str, odd))} of {list(spec.shape)} are no powers of two; models whose "
+            "concatenated caches have such dimensions beyond the first were reported to fail in a prediction"
+        )
+    if where.startswith("output"):
+        found.append(
+            f"{where}: a capacity of {spec.shape[2]} rows along axis 2, if this is a cache; how many of them are live "
+            "is not in the model, so the contract or each prediction must say it"
+        )
+    return found
+
+
 def _output_warnings(spec: TensorSpec, runtime: RuntimeInfo) -> list[str]:
     where = f"output {spec.name}"
     if not spec.backable:
         return [f"{where}: {spec.describe()} cannot be backed (an array of a fixed shape and known dtype can)"]
     found = []
     width, height = spec.shape[-1], prod(spec.shape[:-1])
-    size = _ITEM_BYTES.get(spec.dtype or "")
+    size = _SURFACE_ITEM_BYTES.get(spec.dtype or "")
     if size is None:
         found.append(f"{where}: surfaces hold float16 and int8 only, not {spec.dtype}; raw backings can hold it")
     else:

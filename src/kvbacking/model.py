@@ -124,7 +124,9 @@ class State:
         return self._native.snapshot()
 
     def restore(self, snapshot: Mapping[str, AnyArray]) -> None:
-        """Copies a snapshot back."""
+        """Copies a snapshot back. Raises TypeError for what is no mapping from names, ValueError."""
+        if not isinstance(snapshot, Mapping) or not all(isinstance(name, str) for name in snapshot):
+            raise TypeError(f"snapshot must be a mapping from state name to array, got {type(snapshot).__name__}")
         self._native.restore({name: element_strided(as_array(array)) for name, array in snapshot.items()})
 
 

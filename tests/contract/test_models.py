@@ -163,6 +163,23 @@ def test_warnings_about_layouts(package: Callable[..., samples.SampleInfo]) -> N
     assert any("multiple of 32" in line for line in found)
 
 
+def test_warnings_about_caches(package: Callable[..., samples.SampleInfo]) -> None:
+    sizes = {"layers": 2, "kv_heads": 2, "head_dim": 32}
+    odd = kvb.Model.load(package("prefill", **sizes, capacity=48, tokens=40).path)
+    found = [line for line in describe(odd)["warnings"] if line.startswith("output key_cache")]
+    assert any("48 of [2, 2, 48, 32]" in line and "powers of two" in line for line in found)
+    assert any("capacity of 48 rows" in line and "live" in line for line in found)
+    even = kvb.Model.load(package("prefill", **sizes, capacity=64, tokens=40).path)
+    assert not any("powers of two" in line for line in describe(even)["warnings"])
+
+
+def test_bytes_of_features(model: kvb.Model, package: Callable[..., samples.SampleInfo]) -> None:
+    outputs = {spec["name"]: spec["byte_count"] for spec in describe(model)["outputs"]}
+    assert outputs == {"cross_k": 2 * 36 * 96 * 2, "cross_v": 2 * 36 * 96 * 2}
+    flexible = kvb.Model.load(package("flexible").path)
+    assert {spec["byte_count"] for spec in describe(flexible)["outputs"]} == {None}
+
+
 def test_random_inputs_are_seeded(model: kvb.Model) -> None:
     first, again, other = (random_inputs(model, seed)["features"] for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)

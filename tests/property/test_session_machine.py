@@ -28,7 +28,7 @@ WRONG_INPUTS: tuple[Any, ...] = (
 WRONG_OPTIONS: tuple[dict[str, Any], ...] = (
     {"live": -1}, {"live": 37}, {"live": "30"}, {"live": 2**70}, {"live": 1.5}, {"state": 3}, {"live": True},
 )  # fmt: skip
-REFUSED = (kvb.ContractError, ValueError, TypeError, AttributeError, OverflowError)
+REFUSED = (kvb.ContractError, ValueError, TypeError, OverflowError)
 
 
 class Held:

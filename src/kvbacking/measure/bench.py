@@ -61,6 +61,8 @@ def bench(
     """
     _check_options(rounds, warmup, verify)
     require("scipy.stats")  # before the run, not after it
+    if not isinstance(contract, KVContract):
+        raise TypeError(f"contract must be a kvbacking.KVContract, got {type(contract).__name__}")
     contract.check(model)
     prepared = prepare_inputs(model.inputs, inputs, cast=False)
     clock = clock or SystemClock()

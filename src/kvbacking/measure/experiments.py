@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -18,59 +18,16 @@ from kvbacking.session import Session
 
 from .analysis import Analysis, analyse
 from .clock import Clock, SystemClock
+from .experiment import Answer, AnswerWord, Experiment, Setup
 from .host import HostGate, HostProbe, system_probe
 from .placement import control_digests, infer
 from .runner import Progress, measure
 from .sample import PREDICTION, STAGE, Arm, PathName, Sample
 from .session_arm import SessionArm
 
-AnswerWord = Literal["supported", "not supported", "inconclusive"]
 GROWTH = "footprint_growth_bytes"  # an interval in bytes: the statistics do not care
 POOL_CALLS = 1000
 POOL_BYTES = 2 << 30  # a block keeps at most this much alive, should everything stay until the drain
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """What every experiment is given, and holds."""
-
-    model: Model
-    inputs: Mapping[str, np.ndarray]
-    contract: KVContract
-    rounds: int
-    seed: int
-    clock: Clock
-    gate: HostGate
-    progress: Progress | None
-
-    def arm(self, name: str, mechanism: Any, **options: Any) -> SessionArm:
-        """A session arm over the held model, inputs and contract."""
-        options.setdefault("contract", self.contract)
-        return SessionArm(
-            name=name,
-            model=self.model,
-            mechanism=mechanism,
-            inputs=self.inputs,
-            clock=self.clock,
-            verify="scan",
-            **options,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    word: AnswerWord
-    because: str
-    numbers: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experiment:
-    hypothesis: str
-    variable: str
-    held: str
-    falsified_by: str
-    run: Callable[[Setup], Answer]
 
 
 def run_experiment(
