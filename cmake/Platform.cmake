@@ -1,9 +1,11 @@
 # Objective-C++ for the two supported platforms: target kvb::platform links Apple's frameworks on macOS, our simulator on Linux.
 add_library(kvb_platform INTERFACE)
 add_library(kvb::platform ALIAS kvb_platform)
+add_library(kvb_platform_link INTERFACE)  # its link part alone, which the installed package exports
+target_link_libraries(kvb_platform INTERFACE kvb_platform_link)
 if(APPLE)
   target_compile_options(kvb_platform INTERFACE $<$<COMPILE_LANGUAGE:OBJC,OBJCXX>:-fno-objc-arc -Werror=unguarded-availability-new>)
-  target_link_libraries(kvb_platform INTERFACE "-framework Foundation" "-framework CoreFoundation" "-framework CoreML"
+  target_link_libraries(kvb_platform_link INTERFACE "-framework Foundation" "-framework CoreFoundation" "-framework CoreML"
     "-framework CoreVideo" "-framework IOSurface" -lobjc)
   return()
 endif()
@@ -35,4 +37,5 @@ target_include_directories(kvb_platform INTERFACE $<$<COMPILE_LANGUAGE:OBJC,OBJC
 
 add_subdirectory(src/simulator)
 # The simulator first: its blocks runtime, not the obsolete one that gnustep-base exports, must be found.
-target_link_libraries(kvb_platform INTERFACE coreml_simulator ${KVB_GNUSTEP_BASE} ${KVB_LIBOBJC})
+target_link_libraries(kvb_platform_link INTERFACE coreml_simulator $<BUILD_INTERFACE:${KVB_GNUSTEP_BASE}>
+  $<BUILD_INTERFACE:${KVB_LIBOBJC}> $<INSTALL_INTERFACE:gnustep-base> $<INSTALL_INTERFACE:objc>)

@@ -14,6 +14,7 @@ struct HostConditions {
   std::int64_t busy_ticks = 0, total_ticks = 0;  // of all CPUs since boot; zero where the system does not tell
 };
 
+// Throws Error(kUnsupportedPlatform) only when the system raises instead of answering.
 HostConditions host_conditions();
 
 }  // namespace kvbacking

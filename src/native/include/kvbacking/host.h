@@ -1,5 +1,5 @@
 // What this process runs on: the framework's kind, versions, page size, limits, memory, live native objects.
-// Threads: any. Ownership: values only.
+// Threads: any. Ownership: values only. Errors: only where a function says so.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,9 @@ struct HostInfo {
   bool supports_state = false, supports_functions = false, supports_compute_plan = false;
 };
 
+// Throws Error(kUnsupportedPlatform) in a child after fork().
 HostInfo host_info();
-// Physical footprint on macOS, RSS on Linux; bytes.
+// Physical footprint on macOS, RSS on Linux; bytes. 0 where the system does not tell.
 std::int64_t memory_footprint_byte_count();
 // Native objects alive now: "allocation", "array", "surface", "pool", "lease", "view", "model", "session",
 // "prediction", "input".

@@ -2,7 +2,7 @@
 // Threads: acquire under the caller's own serialisation or not, it is atomic; the last Lease may die on any thread,
 // takes no lock and touches no Python object.
 // Ownership: a Lease owns what was attached to it (the backings of a per-prediction set) and lets go of it when the
-// last copy dies, before the slot becomes free.
+// last copy dies, before the slot becomes free. Errors: none of its own; std::bad_alloc leaves the slot free.
 #pragma once
 
 #include <cstddef>

@@ -42,18 +42,21 @@ struct LoadOptions {
 
 class Model {
  public:
-  // .mlpackage, .mlmodel (compiled first) or .mlmodelc. Throws Error(kModel) with the NSError verbatim.
+  // .mlpackage, .mlmodel (compiled first) or .mlmodelc. Throws Error(kModel) with the NSError verbatim, and
+  // Error(kUnsupportedPlatform) in a child after fork() or for `function` before macOS 15.
   static std::shared_ptr<Model> load(const std::string& path, const LoadOptions& options);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
+  // What accessors refer to lives as long as the Model; none of them throws.
   const std::vector<TensorSpec>& inputs() const noexcept;   // sorted by name
   const std::vector<TensorSpec>& outputs() const noexcept;  // sorted by name
   const std::vector<TensorSpec>& states() const noexcept;   // sorted by name; empty before macOS 15
   const std::string& compiled_path() const noexcept;
   ComputeUnits compute_units() const noexcept;
   // Functions of a multi-function package; empty where the system cannot list them (before macOS 15) or there is one.
+  // Throws Error(kModel) with the NSError verbatim.
   std::vector<std::string> functions() const;
   // Frees the input buffers that nothing holds now; the next predictions make new ones.
   void release_idle_inputs() noexcept;

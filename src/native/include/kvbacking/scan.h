@@ -56,6 +56,8 @@ struct ScanResult {
   std::string digest_hex() const;
 };
 
+// Nothing may write `data` meanwhile. Throws Error(kInvalidArgument) on a live length or axis outside the shape, a null
+// address, fewer than one thread, a negative tolerance, or a reference of another shape or of a dtype without parity.
 ScanResult scan(const void* data, const Layout& layout, const ScanOptions& options = {});
 
 }  // namespace kvbacking

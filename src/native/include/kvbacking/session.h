@@ -27,6 +27,7 @@ enum class Verify { kOff, kLayout, kScan, kFull };
 enum class OnIgnored { kCopy, kRaise };
 enum class Path { kBacking, kCopy, kFramework };
 
+// "framework", "raw", "surface", "pool", "external"; "backing", "copy", "framework". Static text; never throw.
 const char* mechanism_name(Mechanism mechanism) noexcept;
 const char* path_name(Path path) noexcept;
 
@@ -68,7 +69,9 @@ struct SessionStats {
   std::string degraded_reason;  // why the session now runs the control; empty while it does not
 };
 
-// Read access to one output's bytes. Surfaces stay locked for reading while a View lives.
+// Read access to one output's bytes, which stay valid and unwritten while it lives: it holds the set, and outlives
+// Prediction and Session. Surfaces stay locked for reading meanwhile. Any thread may read and destroy it; nothing
+// throws.
 class View {
  public:
   ~View();
@@ -81,20 +84,23 @@ class View {
   std::unique_ptr<Impl> impl_;
 };
 
+// One prediction's outputs and evidence. Holds its set until release() or its end. Any thread; accessors do not throw
+// unless they say so, and what they refer to lives as long as the Prediction, released or not.
 class Prediction {
  public:
   ~Prediction();
   Path path() const noexcept;
   std::vector<std::string> names() const;  // contract outputs first, then unbacked, in the contract's order
-  const OutputEvidence& evidence(const std::string& name) const;
+  const OutputEvidence& evidence(const std::string& name) const;  // throws Error(kInvalidArgument): unknown name
   const std::vector<OutputEvidence>& evidence() const noexcept;
   std::int64_t live() const noexcept;
   std::int64_t predict_ns() const noexcept;  // the framework call alone
   std::int64_t verify_ns() const noexcept;
   std::int64_t copy_ns() const noexcept;
-  // Never copies. Throws Error(kBackingInUse) after release(), Error(kInvalidArgument) for an unknown name.
+  // Never copies; the caller owns the View. Throws Error(kBackingInUse) after release(), Error(kInvalidArgument) for an
+  // unknown name, Error(kPrediction) for a surface that cannot be locked.
   std::unique_ptr<View> view(const std::string& name) const;
-  void release() noexcept;  // idempotent
+  void release() noexcept;  // idempotent; views made before stay valid and keep the set busy
   bool released() const noexcept;
   struct Impl;
   explicit Prediction(std::unique_ptr<Impl> impl);
@@ -107,13 +113,18 @@ class Prediction {
 class Session {
  public:
   // Everything that can be refused before a prediction is refused here: names, shapes, dtypes, flexible outputs,
-  // surface limits, isAllowedValue:. Throws Error(kContract) naming every mismatch, or Error(kAllocation).
+  // surface limits, isAllowedValue:. Shares `model`, keeps copies of the rest. Throws Error(kContract) naming every
+  // mismatch, Error(kAllocation), or Error(kInvalidArgument) for a depth of 0.
   static std::shared_ptr<Session> create(std::shared_ptr<Model> model, Contract contract, SessionOptions options);
   ~Session();
 
+  // Inputs are copied before the framework runs and are the caller's again on return. Throws Error(kContract) naming
+  // every input that does not fit, kInvalidArgument (live length, state, closed session), kBackingInUse (no free set),
+  // kPrediction with the NSError verbatim, kIntegrity with every failed check (the set is then never used again, and
+  // the session runs the control), kBackingIgnored (on_ignored kRaise), kAllocation.
   std::unique_ptr<Prediction> predict(const std::vector<InputArray>& inputs, const PredictOptions& options = {});
-  SessionStats stats() const;
-  void close() noexcept;  // idempotent; safe with live predictions and views
+  SessionStats stats() const;  // a copy
+  void close() noexcept;       // idempotent; safe with live predictions and views
   bool closed() const noexcept;
   const Contract& contract() const noexcept;
   const SessionOptions& options() const noexcept;
@@ -128,6 +139,8 @@ class Session {
 std::vector<CheckFailure> check_contract(const Model& model, const Contract& contract);
 
 // The plain control path without a contract: every output copied into memory we own, dense. Flexible outputs allowed.
+// Waits for other predictions on the model. Throws Error(kContract), kInvalidArgument (a state of another model),
+// kPrediction or kIntegrity as Session::predict does.
 std::vector<OwnedOutput> predict_once(const Model& model, const std::vector<InputArray>& inputs,
                                       const std::shared_ptr<State>& state = nullptr);
 

@@ -1,7 +1,9 @@
 // Marks around the stages of a prediction: os_signpost intervals on macOS, and a record that a program can read on both
 // systems. Threads: any; recording takes a lock, marking without a recording takes none. Ownership: values only.
+// Errors: none.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -38,6 +40,7 @@ struct SignpostEvent {
 
 inline constexpr std::size_t kMaxRecordedSignposts = 65536;  // later ones are not recorded
 
+// Starts or stops recording for the whole process.
 void record_signposts(bool on) noexcept;
 // What was recorded since the last call, in order.
 std::vector<SignpostEvent> take_signposts();

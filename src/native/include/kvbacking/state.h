@@ -2,6 +2,7 @@
 // time.
 // Threads: any, without the GIL. One State serves one call at a time: a prediction or an access that finds it in use
 // throws Error(kBackingInUse) instead of waiting. Ownership: State -> Model. Values that are read are copies we own.
+// Errors: every call but names() and model() may throw Error(kModel) when the framework gives no usable buffer.
 #pragma once
 
 #include <memory>
@@ -35,8 +36,9 @@ class State {
   // Copies from caller memory of the state's shape, any strides; dtype equal or fp16 <-> fp32. Throws
   // Error(kInvalidArgument) on another name, shape or dtype.
   void write(const std::string& name, const void* data, const Layout& layout);
-  void zero();
+  void zero();                                // every buffer
   std::vector<OwnedOutput> snapshot() const;  // every buffer, copied
+  // Copies; names, shapes and dtypes must be those of a snapshot of this model. Throws as write() does.
   void restore(const std::vector<OwnedOutput>& snapshot);
   const std::shared_ptr<Model>& model() const noexcept;
 
