@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from kvbacking.samples.info import Array, InputSpec, SampleInfo
-from kvbacking.samples.prefill import MASKED
 from kvbacking.samples.toolkit import convert, save, target_of, tools
+from kvbacking.samples.transformer import MASKED
 
 
 def draw_weights(rng: np.random.Generator, layers: int, heads: int, head_dim: int) -> dict[str, Array]:
