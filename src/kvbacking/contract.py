@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kvbacking import _native
 from kvbacking._arrays import is_plain_text
+from kvbacking._integers import as_integer
 from kvbacking.errors import CheckFailure, ContractError
 
 if TYPE_CHECKING:
@@ -52,12 +53,6 @@ def _names(what: str, value: object) -> tuple[str, ...]:
     return names
 
 
-def _integer(what: str, value: object) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"KVContract.{what} must be an integer, got {value!r}")
-    return int(value)
-
-
 def _per_output(what: str, value: object, outputs: tuple[str, ...], single: type) -> dict[str, Any]:
     """A mapping by output name; one value for all of them is spread."""
     if isinstance(value, Mapping):
@@ -72,7 +67,7 @@ def _per_output(what: str, value: object, outputs: tuple[str, ...], single: type
 def _shape(output: str, value: object) -> tuple[int, ...]:
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise TypeError(f"KVContract.shapes[{output!r}] must be a sequence of integers, got {value!r}")
-    shape = tuple(_integer(f"shapes[{output!r}]", n) for n in value)
+    shape = tuple(as_integer(f"KVContract.shapes[{output!r}]", n) for n in value)
     if not shape or not all(0 < n < 1 << 63 for n in shape):
         raise ValueError(f"KVContract.shapes[{output!r}] must hold positive sizes of at most 63 bits, got {shape}")
     return shape
@@ -129,8 +124,8 @@ class KVContract:
                 raise ValueError(
                     f"KVContract.dtypes[{name!r}]: unknown dtype {dtype!a}, expected one of {', '.join(_DTYPES)}"
                 )
-        axis = _integer("axis", axis)
-        live = _integer("live", live)
+        axis = as_integer("KVContract.axis", axis)
+        live = as_integer("KVContract.live", live)
         ranks = {len(s) for s in shape_of.values()}
         if axis < 0 and len(ranks) != 1:
             raise ValueError(f"KVContract.axis {axis} is another one in each of the ranks of {dict(shape_of)}")
@@ -181,7 +176,7 @@ class KVContract:
         """Shapes and dtypes from the model. Default outputs: every array output of a fixed shape; `live`: the whole
         axis; `unbacked`: every other output. Raises ContractError naming every output that cannot be backed."""
         _require_model("KVContract.from_model", model)
-        axis = _integer("axis", axis)
+        axis = as_integer("KVContract.axis", axis)
         if outputs is None:  # with none that can be backed, say why of each
             names = tuple(n for n, s in model.outputs.items() if s.backable) or tuple(model.outputs)
         else:

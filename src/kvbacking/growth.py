@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kvbacking._integers import as_integer
 from kvbacking.contract import KVContract
 
 ALIGNMENT = 16384  # pages of Apple silicon
@@ -63,8 +64,7 @@ class GrowableCache:
 
     @live.setter
     def live(self, count: int) -> None:
-        if isinstance(count, bool) or not isinstance(count, int):
-            raise TypeError(f"live must be an integer, got {type(count).__name__}")
+        count = as_integer("live", count)
         if not 0 <= count <= self._capacity:
             raise ValueError(f"[GrowableCache] live must be 0 to {self._capacity}, got {count}")
         self._live = count
@@ -80,8 +80,7 @@ class GrowableCache:
         """Moves to memory of `capacity` rows (fewer than now is allowed down to `live`) and returns the bytes copied:
         the live rows of each head and no more; the other rows are zero. Either all arrays move or, on MemoryError,
         none. Raises ValueError below the live length; the same capacity does nothing."""
-        if isinstance(capacity, bool) or not isinstance(capacity, int):
-            raise TypeError(f"capacity must be an integer, got {type(capacity).__name__}")
+        capacity = as_integer("capacity", capacity)
         if capacity < max(self._live, 1):
             raise ValueError(f"[GrowableCache.grow] {capacity} rows cannot hold the {self._live} live ones")
         if capacity == self._capacity:

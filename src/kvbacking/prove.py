@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from kvbacking._arrays import AnyArray, prepare_inputs
+from kvbacking._integers import as_integer
 from kvbacking._request import Request, save_arrays
 from kvbacking.certificate import Certificate
 from kvbacking.contract import KVContract
@@ -46,6 +47,7 @@ def prove(
     Every prediction of a stateful model starts from a fresh state. Raises ContractError for inputs that do not fit,
     UnsupportedPlatformError where no child process can be started.
     """
+    repeats = as_integer("repeats", repeats)
     _check_arguments(model, contract, mechanisms, repeats, timeout_s)
     first = prepare_inputs(model.inputs, inputs, cast=False)
     if other_inputs is None:
@@ -118,8 +120,6 @@ def _check_arguments(
         raise TypeError(f"contract must be a kvbacking.KVContract, got {type(contract).__name__}")
     if isinstance(mechanisms, str) or not mechanisms or any(m not in MECHANISMS for m in mechanisms):
         raise ValueError(f"mechanisms must be some of {MECHANISMS}, got {mechanisms!r}")
-    if isinstance(repeats, bool) or not isinstance(repeats, int):
-        raise TypeError(f"repeats must be an integer, got {type(repeats).__name__}")
     if repeats < 4:
         raise ValueError(f"repeats must be at least 4 (two of each input), got {repeats}")
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)):

@@ -9,6 +9,7 @@ import numpy as np
 
 from kvbacking import _native
 from kvbacking._arrays import AnyArray, as_array, element_strided
+from kvbacking._integers import as_integer
 from kvbacking.contract import Tolerance
 
 
@@ -88,12 +89,12 @@ def scan(
     if tolerance is not None and not isinstance(tolerance, Tolerance):
         raise TypeError(f"[scan] tolerance must be a Tolerance, got {type(tolerance).__name__}")
     limits = tolerance or Tolerance()
-    _check_integer("axis", axis, 64)
-    _check_integer("threads", threads, 32)
+    axis = _integer("axis", axis, 64)
+    threads = _integer("threads", threads, 32)
     if live is not None:
-        _check_integer("live", live, 64)
+        live = _integer("live", live, 64)
     if fill_pattern is not None:
-        _check_integer("fill_pattern", fill_pattern, 65)
+        fill_pattern = _integer("fill_pattern", fill_pattern, 65)
         if fill_pattern < 0:
             raise ValueError(f"[scan] fill_pattern must not be negative, got {fill_pattern}")
     scanned = _scannable(array, "array")
@@ -116,11 +117,11 @@ def scan(
     )
 
 
-def _check_integer(name: str, value: object, bits: int) -> None:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"[scan] {name} must be an integer, got {type(value).__name__}")
-    if not -(1 << (bits - 1)) <= int(value) < 1 << (bits - 1):
-        raise ValueError(f"[scan] {name} is out of range: {value}")
+def _integer(name: str, value: object, bits: int) -> int:
+    number = as_integer(f"[scan] {name}", value)
+    if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+        raise ValueError(f"[scan] {name} is out of range: {number}")
+    return number
 
 
 def _scannable(value: AnyArray, what: str) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 
 from kvbacking import _native
 from kvbacking._arrays import AnyArray, prepare_inputs
+from kvbacking._integers import as_integer
 from kvbacking.certificate import Certificate
 from kvbacking.contract import KVContract
 from kvbacking.errors import BackingIgnoredWarning
@@ -205,8 +206,7 @@ class Session:
             raise TypeError(f"model must be a kvbacking.Model, got {type(model).__name__}")
         if not isinstance(contract, KVContract):
             raise TypeError(f"contract must be a kvbacking.KVContract, got {type(contract).__name__}")
-        if isinstance(depth, bool) or not isinstance(depth, int):
-            raise TypeError(f"depth must be an integer, got {type(depth).__name__}")
+        depth = as_integer("depth", depth)
         if not 1 <= depth <= 64:
             raise ValueError(f"depth must be 1 to 64, got {depth}")
         _check_choice("on_ignored", on_ignored, OnIgnored)
@@ -252,8 +252,7 @@ class Session:
         fill_byte: int | None,
     ) -> Prediction:
         if live is not None:
-            if isinstance(live, bool) or not isinstance(live, int):
-                raise TypeError(f"live must be an integer or None, got {type(live).__name__}")
+            live = as_integer("live", live, "an integer or None")
             if not -(1 << 63) <= live < 1 << 63:
                 raise ValueError(f"live must be 0 to the length of axis {self.contract.axis}, got {live}")
         prepared = prepare_inputs(self.model.inputs, inputs, cast)

@@ -92,6 +92,24 @@ def test_states_and_live_lengths_are_refused_before_native_code(
     assert session.predict(inputs).live_count == 30
 
 
+def test_integers_of_numpy_are_integers_and_bools_are_not(
+    model: kvb.Model, contract: kvb.KVContract, inputs: dict[str, np.ndarray]
+) -> None:
+    with kvb.Session(model, contract, mechanism="raw", depth=np.int64(1), verify="layout") as session:  # type: ignore[arg-type]
+        assert type(session.depth) is int
+        prediction = session.predict(inputs, live=np.uint8(7))  # type: ignore[arg-type]
+        assert prediction.live_count == 7
+        assert prediction.live("cross_k").shape == (2, 7, 96)
+        for wrong in (True, np.True_, 7.0, np.float32(7), np.array([7, 8])):
+            with pytest.raises(TypeError, match="live must be an integer or None"):
+                session.predict(inputs, live=wrong)  # type: ignore[arg-type]
+    for wrong in (True, np.True_, 1.0, np.array([1, 2])):
+        with pytest.raises(TypeError, match="depth must be an integer"):
+            kvb.Session(model, contract, mechanism="raw", depth=wrong)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="repeats must be an integer"):
+            kvb.prove(model, inputs, contract, repeats=wrong)  # type: ignore[arg-type]
+
+
 def test_names_that_native_code_would_read_as_others_are_refused(model: kvb.Model, small: samples.SampleInfo) -> None:
     for name in ("cross_k\0", "\ud800"):
         with pytest.raises(ValueError, match="cannot be a name"):

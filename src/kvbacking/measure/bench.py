@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kvbacking._arrays import AnyArray, prepare_inputs
+from kvbacking._integers import as_integer
 from kvbacking.contract import KVContract
 from kvbacking.model import Model
 from kvbacking.runtime import runtime_info
@@ -59,6 +60,7 @@ def bench(
     not raised. Raises ContractError for inputs or a model that do not fit, ValueError for wrong options, ImportError
     without SciPy.
     """
+    rounds, warmup = as_integer("rounds", rounds), as_integer("warmup", warmup)
     _check_options(rounds, warmup, verify)
     require("scipy.stats")  # before the run, not after it
     if not isinstance(contract, KVContract):
@@ -158,8 +160,6 @@ def describe_inputs(inputs: Mapping[str, np.ndarray], source: str) -> dict[str, 
 
 def _check_options(rounds: int, warmup: int, verify: str) -> None:
     for name, value in (("rounds", rounds), ("warmup", warmup)):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
     if verify not in ("layout", "scan"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kvbacking._integers import as_integer
 from kvbacking.errors import ContractError
 from kvbacking.mlx.arrays import core, optional_module
 
@@ -37,8 +38,7 @@ def fill(
     unknown class.
     """
     name = _known_name(cache)
-    if isinstance(live, bool) or not isinstance(live, int):
-        raise TypeError(f"live must be an integer, got {type(live).__name__}")
+    live = as_integer("live", live)
     if name == "CacheList":
         if not len(cache.caches) == len(keys) == len(values):
             raise ContractError(

@@ -1,5 +1,5 @@
 // The simulated CVPixelBuffer: a lock count and attributes over a surface or plain memory.
-// Threads: any; locks are counted under a mutex. Ownership: a buffer shares its surface's memory; the callback of
+// Threads: any. Ownership: a buffer shares its surface's memory; the callback of
 // foreign bytes runs once, on the release thread.
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 
+#include "framework/lock_count.h"
 #include "framework/surface.h"
 
 namespace coremlsim {
@@ -29,8 +30,8 @@ struct PixelBuffer {
   std::size_t byte_count() const noexcept { return bytes_per_row * height; }
   CVReturn lock(bool read_only);
   CVReturn unlock(bool read_only);
-  bool is_locked() const;
-  std::uint64_t lock_generation() const;
+  bool is_locked() const noexcept;
+  std::uint64_t lock_generation() const noexcept;
   // Called by an array that is made over the buffer: locks after the first such call make the buffer sticky.
   void array_created();
   bool locked_since_first_array() const;
@@ -38,9 +39,8 @@ struct PixelBuffer {
   ~PixelBuffer();
 
  private:
-  mutable std::mutex mutex_;
-  int readers_ = 0, writers_ = 0;
-  std::uint64_t plain_generation_ = 0;
+  LockCount locks_;           // through this buffer; its surface may be locked in other ways too
+  mutable std::mutex mutex_;  // guards what follows
   std::optional<std::uint64_t> generation_at_first_array_;
 };
 

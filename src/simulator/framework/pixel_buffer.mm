@@ -100,9 +100,7 @@ PixelBuffer::~PixelBuffer() {
 }
 
 CVReturn PixelBuffer::lock(bool read_only) {
-  const std::lock_guard guard(mutex_);
-  ++(read_only ? readers_ : writers_);
-  ++plain_generation_;
+  locks_.lock(read_only);
   if (surface != nullptr) {
     surface->lock(read_only);
   }
@@ -110,27 +108,21 @@ CVReturn PixelBuffer::lock(bool read_only) {
 }
 
 CVReturn PixelBuffer::unlock(bool read_only) {
-  const std::lock_guard guard(mutex_);
-  int& count = read_only ? readers_ : writers_;
-  if (count <= 0) {
-    count_violation(Violation::kUnpairedLock);
+  if (!locks_.unlock(read_only)) {
     return kCVReturnInvalidArgument;
   }
-  --count;
   if (surface != nullptr) {
     surface->unlock(read_only);
   }
   return kCVReturnSuccess;
 }
 
-bool PixelBuffer::is_locked() const {
-  const std::lock_guard guard(mutex_);
-  return readers_ + writers_ > 0 || (surface != nullptr && surface->is_locked());
+bool PixelBuffer::is_locked() const noexcept {
+  return locks_.is_locked() || (surface != nullptr && surface->is_locked());
 }
 
-std::uint64_t PixelBuffer::lock_generation() const {
-  const std::lock_guard guard(mutex_);
-  return surface != nullptr ? surface->lock_generation() : plain_generation_;
+std::uint64_t PixelBuffer::lock_generation() const noexcept {
+  return surface != nullptr ? surface->lock_generation() : locks_.generation();
 }
 
 void PixelBuffer::array_created() {

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "framework/lock_count.h"
+
 namespace coremlsim {
 
 struct SurfaceShape {
@@ -32,12 +34,12 @@ class SurfaceMemory {
   std::byte* bytes() const noexcept { return bytes_; }                           // the device's view: no lock needed
   std::size_t mapped_byte_count() const noexcept { return mapped_byte_count_; }  // with slack behind the payload
 
-  bool lock(bool read_only) noexcept;
+  void lock(bool read_only) noexcept { locks_.lock(read_only); }
   bool unlock(bool read_only) noexcept;  // false: no such lock is held
-  bool is_locked() const noexcept { return readers_ + writers_ > 0; }
+  bool is_locked() const noexcept { return locks_.is_locked(); }
   std::uint32_t seed() const noexcept { return seed_; }
   void device_wrote() noexcept { ++seed_; }
-  std::uint64_t lock_generation() const noexcept { return lock_generation_; }  // CPU locks taken so far
+  std::uint64_t lock_generation() const noexcept { return locks_.generation(); }  // CPU locks taken so far
   std::atomic<std::int32_t> use_count{0};
 
  private:
@@ -46,9 +48,8 @@ class SurfaceMemory {
   IOSurfaceID identifier_ = 0;
   std::byte* bytes_ = nullptr;
   std::size_t mapped_byte_count_ = 0;
-  std::atomic<std::int32_t> readers_{0}, writers_{0};
+  LockCount locks_;
   std::atomic<std::uint32_t> seed_{1};
-  std::atomic<std::uint64_t> lock_generation_{0};
 };
 
 // +1; a new IOSurface object over this memory.

@@ -137,21 +137,10 @@ SurfaceMemory::~SurfaceMemory() {
   count_live(Live::kSurface, -1);
 }
 
-bool SurfaceMemory::lock(bool read_only) noexcept {
-  ++(read_only ? readers_ : writers_);
-  ++lock_generation_;
-  return true;
-}
-
 bool SurfaceMemory::unlock(bool read_only) noexcept {
-  auto& count = read_only ? readers_ : writers_;
-  std::int32_t held = count.load();
-  do {
-    if (held <= 0) {
-      count_violation(Violation::kUnpairedLock);
-      return false;
-    }
-  } while (!count.compare_exchange_weak(held, held - 1));
+  if (!locks_.unlock(read_only)) {
+    return false;
+  }
   if (!read_only) {
     ++seed_;
   }

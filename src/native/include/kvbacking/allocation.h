@@ -1,4 +1,4 @@
-// Page-aligned memory we own, with a canary page before the payload and canary bytes after it (DESIGN section 6).
+// Page-aligned memory we own, with a canary page before the payload and canary bytes after it.
 // Threads: create/arm/check from one thread at a time per allocation; the destructor may run on any thread, takes no
 // lock and touches no Python object.
 // Ownership: shared_ptr; the destructor frees the allocation's base (not the payload's address) exactly once.

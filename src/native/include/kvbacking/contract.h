@@ -1,4 +1,4 @@
-// What a caller expects of a model's outputs (DESIGN section 4, KVContract). A plain value.
+// What a caller expects of a model's outputs (KVContract in Python). A plain value.
 // Threads: immutable once built. Ownership: owns its strings.
 #pragma once
 

@@ -12,7 +12,7 @@
 
 namespace kvbacking {
 
-// One value per Python exception class (DESIGN section 4).
+// One value per Python exception class (src/kvbacking/errors.py).
 enum class ErrorCode {
   kInvalidArgument,      // ValueError: wrong type or value, found before anything native ran
   kUnsupportedPlatform,  // UnsupportedPlatformError

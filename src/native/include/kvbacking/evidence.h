@@ -1,4 +1,4 @@
-// What is known about one output of one prediction (DESIGN section 6, OutputEvidence). A plain value.
+// What is known about one output of one prediction (OutputEvidence in Python). A plain value.
 // A field that was not evaluated is empty, never true. Threads: a value. Ownership: owns its strings.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Propose, predict, prove, fall back: sets of backings over one model and one contract (DESIGN sections 4 and 6).
+// Propose, predict, prove, fall back: sets of backings over one model and one contract.
 // Threads: every method from any thread, without the GIL. Predictions on one Model wait for each other; lack of a free
 // set does not wait, it throws Error(kBackingInUse). Ownership: Session -> Model. A Prediction holds its set (Lease)
 // and a View holds it too; both outlive the Session safely.
