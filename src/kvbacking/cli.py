@@ -18,7 +18,9 @@ from kvbacking.errors import KVBackingError, UnsupportedPlatformError
 
 EXIT_REJECTED, EXIT_USAGE, EXIT_MODEL, EXIT_PLATFORM, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 # Commands whose modules are imported when they are asked for.
-LAZY_COMMANDS = dict.fromkeys(("bench", "compare", "experiment"), "kvbacking.measure.cli")
+LAZY_COMMANDS = dict.fromkeys(("bench", "compare", "experiment"), "kvbacking.measure.cli") | {
+    "handoff": "kvbacking.measure.handoff.cli"
+}
 F = TypeVar("F", bound=Callable[..., Any])
 
 

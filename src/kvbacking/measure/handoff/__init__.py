@@ -1,0 +1,1 @@
+"""What it costs to hand K/V to MLX: one measurement for `kvbacking handoff` and `benchmarks/handoff.py`."""
