@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType, TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Protocol, Self, get_args
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from kvbacking.errors import BackingIgnoredWarning
 from kvbacking.evidence import OutputEvidence
 from kvbacking.model import Model, State, native_state
 
-Mechanism = Literal["auto", "framework", "raw", "surface", "pool"]
+Mechanism = Literal["auto", "framework", "raw", "surface", "pool", "external"]
 Reuse = Literal["same", "rewrap", "new"]
 Verify = Literal["off", "layout", "scan", "full"]
 OnIgnored = Literal["copy", "raise"]
@@ -133,11 +133,23 @@ class Prediction(Mapping[str, np.ndarray]):
         return f"Prediction({', '.join(self._names)}; path={self.path!r})"
 
 
+class Lender(Protocol):
+    """Memory that somebody else owns and wants to know who may write (`kvbacking.mlx.OwnedBackings`)."""
+
+    def exports(self) -> Sequence[Mapping[str, AnyArray]]:
+        """One mapping from output name to a writable array per set."""
+
+    def lent_to(self, session: Session) -> None:
+        """Told once the session proposes that memory."""
+
+
 class Session:
-    """Owns `depth` sets of backings for one model and one contract.
+    """Owns `depth` sets of backings (2 by default) for one model and one contract.
 
     A set is busy while a prediction runs into it, or its Prediction, or any view made from it, lives; with no free set
     predict() raises BackingInUseError at once. `reuse` concerns surfaces (None: what the certificate says, else "new").
+    `storage` goes with mechanism "external": memory somebody else owns, one mapping from output name to a writable
+    array per set, whose number is the depth. Its owners are kept until the last wrapper, view and the session are gone.
     Raises ContractError naming every mismatch, AllocationError, CertificateError for a certificate that was changed.
     """
 
@@ -152,71 +164,36 @@ class Session:
         contract: KVContract,
         *,
         mechanism: Mechanism = "auto",
-        depth: int = 2,
+        depth: int | None = None,
         on_ignored: OnIgnored = "copy",
         verify: Verify = "scan",
         reuse: Reuse | None = None,
         certificate: Certificate | str | os.PathLike[str] | None = None,
+        storage: Sequence[Mapping[str, AnyArray]] | Lender | None = None,
     ) -> None:
         _check_choice("mechanism", mechanism, Mechanism)
-        if certificate is not None and not isinstance(certificate, Certificate):
-            certificate = Certificate.load(certificate)
-        self._open(model, contract, mechanism, depth, on_ignored, verify, reuse, certificate, ())
-
-    @classmethod
-    def over_external_memory(
-        cls,
-        model: Model,
-        contract: KVContract,
-        sets: Sequence[Mapping[str, AnyArray]],
-        *,
-        on_ignored: OnIgnored = "copy",
-        verify: Verify = "scan",
-    ) -> Session:
-        """A session whose backings are memory somebody else owns: one mapping from output name to a writable array per
-        set. The owners are kept until the last wrapper, view and the session are gone."""
-        if isinstance(sets, (str, bytes)) or not isinstance(sets, Sequence):
-            raise TypeError(f"sets must be a sequence of mappings, got {type(sets).__name__}")
-        if not sets:
-            raise ValueError("sets must hold at least one mapping from output name to array: their number is the depth")
-        for index, entry in enumerate(sets):
-            if not isinstance(entry, Mapping) or not all(isinstance(name, str) for name in entry):
-                raise TypeError(
-                    f"sets[{index}] must be a mapping from output name to array, got {type(entry).__name__}"
-                )
-            if isinstance(contract, KVContract) and (unknown := sorted(set(entry) - set(contract.outputs))):
-                raise ValueError(f"sets[{index}] names {unknown}, the contract backs {list(contract.outputs)}")
-        self = object.__new__(cls)
-        self._open(model, contract, "external", len(sets), on_ignored, verify, None, None, sets)
-        return self
-
-    def _open(
-        self,
-        model: Model,
-        contract: KVContract,
-        mechanism: str,
-        depth: int,
-        on_ignored: OnIgnored,
-        verify: Verify,
-        reuse: Reuse | None,
-        certificate: Certificate | None,
-        external: Sequence[Mapping[str, AnyArray]],
-    ) -> None:
         if not isinstance(model, Model):
             raise TypeError(f"model must be a kvbacking.Model, got {type(model).__name__}")
         if not isinstance(contract, KVContract):
             raise TypeError(f"contract must be a kvbacking.KVContract, got {type(contract).__name__}")
-        depth = as_integer("depth", depth)
+        if depth is not None:
+            depth = as_integer("depth", depth)
+        if (storage is not None) != (mechanism == "external"):
+            raise ValueError(f"storage= goes with mechanism 'external' and only with it, got mechanism {mechanism!r}")
+        external = _storage_sets(storage, contract, depth) if storage is not None else ()
+        depth = len(external) or (2 if depth is None else depth)
         if not 1 <= depth <= 64:
             raise ValueError(f"depth must be 1 to 64, got {depth}")
         _check_choice("on_ignored", on_ignored, OnIgnored)
         _check_choice("verify", verify, Verify)
         if reuse is not None:
             _check_choice("reuse", reuse, Reuse)
-        mechanism, reuse, self._reason = _resolve(model, contract, mechanism, reuse, certificate)
+        if certificate is not None and not isinstance(certificate, Certificate):
+            certificate = Certificate.load(certificate)
+        chosen, reuse, self._reason = _resolve(model, contract, mechanism, reuse, certificate)
         self.model = model
         self.contract = contract
-        self.mechanism = mechanism
+        self.mechanism = chosen
         self.depth = depth
         self.on_ignored = on_ignored
         self.verify = verify
@@ -225,13 +202,15 @@ class Session:
         self._native = _native.Session.create(
             model._native,
             contract._to_native(model),
-            mechanism=getattr(_native.Mechanism, mechanism),
+            mechanism=getattr(_native.Mechanism, chosen),
             depth=depth,
             on_ignored=_native.OnIgnored.error if on_ignored == "raise" else _native.OnIgnored.copy,
             verify=getattr(_native.Verify, verify),
             reuse=getattr(_native.Reuse, reuse),
-            external=[list(entry.items()) for entry in external] if mechanism == "external" else [],
+            external=[list(entry.items()) for entry in external] if chosen == "external" else [],
         )
+        if storage is not None and not isinstance(storage, Sequence):
+            storage.lent_to(self)
 
     def predict(
         self, inputs: Mapping[str, AnyArray], *, live: int | None = None, cast: bool = False, state: State | None = None
@@ -303,6 +282,23 @@ class Session:
 def _check_choice(name: str, value: object, choices: Any) -> None:
     if value not in get_args(choices):
         raise ValueError(f"{name} must be one of {get_args(choices)}, got {value!r}")
+
+
+def _storage_sets(storage: object, contract: KVContract, depth: int | None) -> Sequence[Mapping[str, AnyArray]]:
+    exports = getattr(storage, "exports", None)
+    sets = exports() if callable(exports) else storage
+    if isinstance(sets, (str, bytes)) or not isinstance(sets, Sequence):
+        raise TypeError(f"storage must be a sequence of mappings or lend them, got {type(storage).__name__}")
+    if not sets:
+        raise ValueError("storage must hold at least one mapping from output name to array: their number is the depth")
+    if depth not in (None, len(sets)):
+        raise ValueError(f"storage holds {len(sets)} sets, depth is {depth}: leave depth out")
+    for index, entry in enumerate(sets):
+        if not isinstance(entry, Mapping) or not all(isinstance(name, str) for name in entry):
+            raise TypeError(f"storage[{index}] must be a mapping from output name to array, got {type(entry).__name__}")
+        if unknown := sorted(set(entry) - set(contract.outputs)):
+            raise ValueError(f"storage[{index}] names {unknown}, the contract backs {list(contract.outputs)}")
+    return sets
 
 
 def _resolve(

@@ -26,7 +26,7 @@ def owned_set(contract: kvb.KVContract) -> dict[str, np.ndarray]:
 def test_predictions_land_in_it(model: kvb.Model, contract: kvb.KVContract, inputs: Any) -> None:
     sets = [owned_set(contract), owned_set(contract)]
     plain = model.predict(inputs)
-    with kvb.Session.over_external_memory(model, contract, sets) as session:
+    with kvb.Session(model, contract, mechanism="external", storage=sets) as session:
         assert (session.mechanism, session.depth) == ("external", 2)
         prediction = session.predict(inputs)
         if prediction.path != "backing":
@@ -42,7 +42,7 @@ def test_predictions_land_in_it(model: kvb.Model, contract: kvb.KVContract, inpu
 def test_the_owner_lives_as_long_as_somebody_looks(model: kvb.Model, contract: kvb.KVContract, inputs: Any) -> None:
     memory = owned_set(contract)
     watched = weakref.ref(memory["cross_k"])
-    session = kvb.Session.over_external_memory(model, contract, [memory])
+    session = kvb.Session(model, contract, mechanism="external", storage=[memory])
     view = session.predict(inputs)["cross_k"]
     copy = view.copy()
     del memory
@@ -66,16 +66,16 @@ def test_wrong_memory_is_refused(model: kvb.Model, contract: kvb.KVContract) -> 
     frozen.flags.writeable = False
     for wrong in (np.zeros((2, 36, 95), np.float16), np.zeros((2, 36, 96), np.float32), frozen, None):
         with pytest.raises((kvb.ContractError, ValueError, TypeError)):
-            kvb.Session.over_external_memory(model, contract, [{**right, "cross_k": wrong}])
+            kvb.Session(model, contract, mechanism="external", storage=[{**right, "cross_k": wrong}])
     with pytest.raises((kvb.ContractError, ValueError), match="cross_v"):
-        kvb.Session.over_external_memory(model, contract, [{"cross_k": right["cross_k"]}])
+        kvb.Session(model, contract, mechanism="external", storage=[{"cross_k": right["cross_k"]}])
     with pytest.raises(ValueError, match="depth"):
-        kvb.Session.over_external_memory(model, contract, [])
+        kvb.Session(model, contract, mechanism="external", storage=[])
 
 
 def test_a_growable_cache_is_such_memory(model: kvb.Model, contract: kvb.KVContract, inputs: Any) -> None:
     cache = kvb.GrowableCache(contract)
-    session = cache.binding(lambda arrays: kvb.Session.over_external_memory(model, contract, [arrays]))
+    session = cache.binding(lambda arrays: kvb.Session(model, contract, mechanism="external", storage=[arrays]))
     prediction = session.predict(inputs)
     if prediction.path != "backing":
         pytest.skip("this framework ignores the backing")
@@ -89,4 +89,4 @@ def test_a_growable_cache_is_such_memory(model: kvb.Model, contract: kvb.KVContr
     np.testing.assert_array_equal(view, expected)
     np.testing.assert_array_equal(cache.arrays["cross_k"][:, : contract.live], expected)
     with pytest.raises((kvb.ContractError, ValueError), match="cross_k"):  # another capacity is another contract
-        kvb.Session.over_external_memory(model, contract, [cache.arrays])
+        kvb.Session(model, contract, mechanism="external", storage=[cache.arrays])

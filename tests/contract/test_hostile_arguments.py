@@ -192,14 +192,22 @@ def test_external_sets_are_mappings_of_the_contracts_names(model: kvb.Model, con
     def good() -> dict[str, np.ndarray]:
         return {name: np.zeros(contract.shapes[name], np.float16) for name in contract.outputs}
 
-    for wrong in (None, 5, "ab", [[1]], [{1: np.zeros(3)}]):
-        with pytest.raises(TypeError, match="sets"):
-            kvb.Session.over_external_memory(model, contract, wrong)  # type: ignore[arg-type]
+    def external(storage: Any, **more: Any) -> kvb.Session:
+        return kvb.Session(model, contract, mechanism="external", storage=storage, **more)
+
+    for wrong in (5, "ab", [[1]], [{1: np.zeros(3)}]):
+        with pytest.raises(TypeError, match="storage"):
+            external(wrong)
     with pytest.raises(ValueError, match="at least one"):
-        kvb.Session.over_external_memory(model, contract, [])
+        external([])
     with pytest.raises(ValueError, match="'more'"):
-        kvb.Session.over_external_memory(model, contract, [{**good(), "more": np.zeros(3, np.float16)}])
-    kvb.Session.over_external_memory(model, contract, [good()]).close()
+        external([{**good(), "more": np.zeros(3, np.float16)}])
+    with pytest.raises(ValueError, match="holds 1 sets, depth is 2"):
+        external([good()], depth=2)
+    for mechanism, storage in (("external", None), ("raw", [good()]), ("auto", [good()])):
+        with pytest.raises(ValueError, match="goes with mechanism 'external'"):
+            kvb.Session(model, contract, mechanism=mechanism, storage=storage)
+    external([good()]).close()
 
 
 def test_paths_that_no_system_takes_are_model_errors(small: samples.SampleInfo, tmp_path: Path) -> None:

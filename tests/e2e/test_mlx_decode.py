@@ -86,7 +86,8 @@ class Prefill:
         options: dict[str, Any] = {"dtype": mx.float32, "model_dtype": mx.float32}
         if memory == "owned":
             backings = kvb.mlx.owned_backings(self.contract)
-            prediction = backings.session(self.model).predict(self.side.inputs, live=LIVE)
+            session = kvb.Session(self.model, self.contract, mechanism="external", storage=backings)
+            prediction = session.predict(self.side.inputs, live=LIVE)
             report = kvb.mlx.handoff(prediction, filled, self.contract, owned=backings, **options)
             if report.per_layer and prediction.path == "backing":
                 assert {layer.method for layer in report.layers} == {"owned"}
@@ -203,7 +204,7 @@ def test_poison_in_core_mls_memory_never_arrives(per_layer: bool, prefill: Calla
     run = prefill("llama", per_layer=per_layer)
     contract = run.contract
     storage = {n: np.zeros(contract.shapes[n], contract.dtypes[n]) for n in contract.outputs}
-    with kvb.Session.over_external_memory(run.model, contract, [storage]) as session:
+    with kvb.Session(run.model, contract, mechanism="external", storage=[storage]) as session:
         prediction = session.predict(run.side.inputs, live=LIVE)
         if prediction.path != "backing":
             pytest.skip("this framework ignores the backing")

@@ -56,6 +56,10 @@ def stacked(prepared: Callable[[bool], Setup]) -> Setup:
     return prepared(False)
 
 
+def session_over(owned: kvb.mlx.OwnedBackings, model: kvb.Model, contract: kvb.KVContract) -> kvb.Session:
+    return kvb.Session(model, contract, mechanism="external", storage=owned)
+
+
 def token(seed: int) -> Any:
     drawn = np.random.default_rng(seed).standard_normal((1, KV_HEADS, 1, SIZE), dtype=np.float32)
     return mx.array(drawn.astype(np.float16))
@@ -163,7 +167,7 @@ def owned_run(per_layer: Setup) -> tuple[Any, Any, list[Any], list[Any], kvb.KVC
     """backings, report, filled caches and the caches of mlx-lm."""
     model, contract, inputs = per_layer
     owned = kvb.mlx.owned_backings(contract)
-    prediction = owned.session(model).predict(inputs, live=LIVE)
+    prediction = session_over(owned, model, contract).predict(inputs, live=LIVE)
     if prediction.path != "backing":
         pytest.skip("this framework ignores the backing")
     wanted = native_caches(prediction, contract, caches.KVCache)
@@ -204,7 +208,7 @@ def test_owned_memory_is_for_one_prompt(owned_run: Any, per_layer: Setup) -> Non
     owned = owned_run[0]
     assert owned.taken
     with pytest.raises(kvb.BackingInUseError, match="new backings"):
-        owned.session(per_layer[0])
+        session_over(owned, per_layer[0], per_layer[1])
     with pytest.raises(kvb.BackingInUseError):
         owned.take()
 
@@ -212,8 +216,9 @@ def test_owned_memory_is_for_one_prompt(owned_run: Any, per_layer: Setup) -> Non
 def test_the_session_is_closed_before_mlx_gets_the_memory(per_layer: Setup) -> None:
     model, contract, inputs = per_layer
     owned = kvb.mlx.owned_backings(contract)
-    session = owned.session(model)
-    assert owned.session(model) is session
+    session = session_over(owned, model, contract)
+    with pytest.raises(kvb.BackingInUseError, match="another open session"):
+        session_over(owned, model, contract)
     session.predict(inputs, live=LIVE).release()
     arrays = owned.take()
     assert session.closed
@@ -232,7 +237,7 @@ def test_memory_that_has_moved_is_noticed(per_layer: Setup) -> None:
 def test_backings_of_another_prediction_are_refused(per_layer: Setup) -> None:
     model, contract, inputs = per_layer
     owned, other = kvb.mlx.owned_backings(contract), kvb.mlx.owned_backings(contract)
-    prediction = owned.session(model).predict(inputs, live=LIVE)
+    prediction = session_over(owned, model, contract).predict(inputs, live=LIVE)
     got = [caches.KVCache() for _ in range(LAYERS)]
     with pytest.raises(kvb.ContractError, match="not predicted into these backings"):
         kvb.mlx.handoff(prediction, got, contract, owned=other)
@@ -243,7 +248,7 @@ def test_backings_of_another_prediction_are_refused(per_layer: Setup) -> None:
 def test_a_stacked_output_costs_one_copy_of_the_live_rows(stacked: Setup) -> None:
     model, contract, inputs = stacked
     owned = kvb.mlx.owned_backings(contract)
-    prediction = owned.session(model).predict(inputs, live=LIVE)
+    prediction = session_over(owned, model, contract).predict(inputs, live=LIVE)
     wanted = native_caches(prediction, contract, caches.KVCache)
     got = [caches.KVCache() for _ in range(LAYERS)]
     report = kvb.mlx.handoff(prediction, got, contract, owned=owned)
@@ -258,7 +263,7 @@ def test_owned_backings_that_were_not_used_fall_back_to_a_copy(
     model, contract, inputs = per_layer
     monkeypatch.setenv("KVBACKING_DISABLE_BACKINGS", "1")
     owned = kvb.mlx.owned_backings(contract)
-    prediction = owned.session(model).predict(inputs, live=LIVE)
+    prediction = session_over(owned, model, contract).predict(inputs, live=LIVE)
     assert prediction.path == "framework"
     wanted = native_caches(prediction, contract, caches.KVCache)
     got = [caches.KVCache() for _ in range(LAYERS)]
@@ -275,7 +280,7 @@ def test_owned_memory_goes_away(per_layer: Setup, settled: Callable[..., dict[st
     for prompts in (2, 12):
         for _ in range(prompts):
             owned = kvb.mlx.owned_backings(contract)
-            prediction = owned.session(model).predict(inputs, live=LIVE)
+            prediction = session_over(owned, model, contract).predict(inputs, live=LIVE)
             got = [caches.KVCache() for _ in range(LAYERS)]
             kvb.mlx.handoff(prediction, got, contract, owned=owned)
             del owned, prediction, got
@@ -288,7 +293,7 @@ def test_owned_memory_goes_away(per_layer: Setup, settled: Callable[..., dict[st
 def test_conversion_is_counted(per_layer: Setup) -> None:
     model, contract, inputs = per_layer
     owned = kvb.mlx.owned_backings(contract)
-    prediction = owned.session(model).predict(inputs, live=LIVE)
+    prediction = session_over(owned, model, contract).predict(inputs, live=LIVE)
     with pytest.raises(kvb.ContractError, match="the model computes in"):
         kvb.mlx.handoff(
             prediction, [caches.KVCache() for _ in range(LAYERS)], contract, owned=owned, model_dtype=mx.bfloat16

@@ -106,9 +106,9 @@ def entries(
         "Tolerance": (("max_abs", "max_rel"), lambda a: kvb.Tolerance(**a)),
         "Session": (("mechanism", "depth", "on_ignored", "verify", "reuse", "certificate"), made),
         "Session, other model": (("model", "contract"), lambda a: kvb.Session(a.get("model"), a.get("contract"))),
-        "Session.over_external_memory": (
-            ("sets", "on_ignored", "verify"),
-            lambda a: kvb.Session.over_external_memory(model, contract, **{"sets": [], **a}).close(),
+        "Session, external": (
+            ("storage", "depth", "on_ignored", "verify"),
+            lambda a: kvb.Session(model, contract, mechanism="external", **{"storage": [], **a}).close(),
         ),
         "Session.predict": (("inputs", "live", "cast", "state"),
                             lambda a: session.predict(**{"inputs": inputs, **a}).release()),

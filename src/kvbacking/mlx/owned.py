@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -11,23 +12,23 @@ import numpy as np
 from kvbacking.contract import KVContract
 from kvbacking.errors import BackingInUseError, IntegrityError
 from kvbacking.mlx.arrays import address_of, aligned_zeros
-from kvbacking.model import Model
-from kvbacking.session import OnIgnored, Session, Verify
+from kvbacking.session import Session
 
 
 class OwnedBackings:
-    """One set of MLX arrays, one per backed output, for one prompt: session(), predict, handoff(..., owned=this).
+    """One set of MLX arrays, one per backed output, for one prompt: Session(model, contract, mechanism="external",
+    storage=this), predict, handoff(..., owned=this).
 
     MLX moves or reuses an array's memory as soon as a cache updates it, so memory that Core ML may write and memory
     that MLX decodes into are never the same at the same time: take() closes the session before it gives the arrays
     away, and the next prompt gets new backings.
     """
 
-    __slots__ = ("_addresses", "_arrays", "_session", "contract")
+    __slots__ = ("_addresses", "_arrays", "_writer", "contract")
 
     def __init__(self, contract: KVContract) -> None:
         self.contract = contract
-        self._session: Session | None = None
+        self._writer: Callable[[], Session | None] = lambda: None
         self._arrays: dict[str, Any] | None = {
             name: aligned_zeros(contract.shapes[name], contract.dtypes[name]) for name in contract.outputs
         }
@@ -38,25 +39,27 @@ class OwnedBackings:
         """Where each output's memory begins."""
         return MappingProxyType(self._addresses)
 
-    def session(self, model: Model, *, on_ignored: OnIgnored = "copy", verify: Verify = "scan") -> Session:
-        """The session that predicts into this memory; the same one on every call. Raises BackingInUseError after
-        take()."""
+    def exports(self) -> list[dict[str, np.ndarray]]:
+        """The memory as writable arrays, for a Session. Never copies. Raises BackingInUseError after take(), and while
+        another session proposes it."""
         arrays = self._held()
-        if self._session is None:
-            storage = {name: np.array(array, copy=False) for name, array in arrays.items()}
-            self._session = Session.over_external_memory(
-                model, self.contract, [storage], on_ignored=on_ignored, verify=verify
-            )
-        return self._session
+        writer = self._writer()
+        if writer is not None and not writer.closed:
+            raise BackingInUseError("[OwnedBackings] another open session proposes this memory: close it first")
+        return [{name: np.array(array, copy=False) for name, array in arrays.items()}]
+
+    def lent_to(self, session: Session) -> None:
+        """Called by the session that proposes this memory: take() closes it."""
+        self._writer = weakref.ref(session)
 
     def take(self) -> dict[str, Any]:
         """The arrays by output, for good: closes the session first, so that Core ML writes no more. Views made from its
         predictions must not be read any longer once a cache updates the arrays. Raises BackingInUseError the second
         time, IntegrityError when an array has moved."""
         arrays = self._held()
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+        writer = self._writer()
+        if writer is not None:
+            writer.close()
         self._arrays = None
         moved = [name for name, array in arrays.items() if address_of(array) != self._addresses[name]]
         if moved:
