@@ -132,7 +132,8 @@ class PredictedProducer(Producer):
         return list(zip(self.made_for.outputs[:half], self.made_for.outputs[half:], strict=True))
 
     def write(self, backings: OwnedBackings) -> Prediction | None:
-        prediction = backings.session(self.model).predict(self.inputs, live=self.live)
+        session = Session(self.model, self.made_for, mechanism="external", storage=backings)
+        prediction = session.predict(self.inputs, live=self.live)
         if prediction.path != "backing":
             raise ContractError(f"the framework did not write into MLX's memory: path {prediction.path!r}")
         return prediction
