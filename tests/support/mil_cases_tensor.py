@@ -29,6 +29,12 @@ SHAPE = [
     ),
     Case("concat_first", lambda mb, x, y: mb.concat(values=[x, y], axis=0), {"x": integers(2, 3), "y": integers(1, 3)}),
     Case(
+        "concat_scalars",
+        lambda mb, x, y: mb.concat(values=[mb.squeeze(x=x), mb.squeeze(x=y), mb.const(val=np.int32(4))], axis=0),
+        {"x": integers(1), "y": integers(1, 1)},
+        lambda x, y: np.array([x.item(), y.item(), 4], np.int32),
+    ),
+    Case(
         "interleave",
         lambda mb, x, y: mb.concat(values=[x, y], axis=1, interleave=True),
         {"x": floats(2, 3, 2), "y": floats(2, 3, 2)},

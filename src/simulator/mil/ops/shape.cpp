@@ -161,30 +161,37 @@ void transpose(Call& c) {
 void concat(Call& c) {
   const std::vector<const Info*> values = c.list("values");
   if (values.empty()) c.fail("nothing to concatenate");
-  const Info& first = *values.front();
-  const std::int64_t axis = c.axis("axis", first.rank());
+  // Scalars become the elements of a vector, whatever the axis.
+  const bool scalars = values.front()->rank() == 0;
+  Info first = *values.front();
+  if (scalars) first.shape = {1};
+  const std::int64_t axis = scalars ? 0 : c.axis("axis", first.rank());
   const bool interleave = c.flag("interleave", false);
   Shape shape = first.shape;
   shape[static_cast<std::size_t>(axis)] = 0;
+  std::vector<Shape> shapes;
   for (const Info* value : values) {
+    Shape own = scalars && value->rank() == 0 ? Shape{1} : value->shape;
     Shape expected = first.shape;
-    if (value->rank() == first.rank())
-      expected[static_cast<std::size_t>(axis)] = value->shape[static_cast<std::size_t>(axis)];
-    if (value->shape != expected || value->storage != first.storage) {
-      c.fail(describe(value->shape) + " does not fit " + describe(first.shape) + " along axis " + std::to_string(axis));
+    if (own.size() == expected.size())
+      expected[static_cast<std::size_t>(axis)] = own[static_cast<std::size_t>(axis)];
+    if (own != expected || value->storage != first.storage) {
+      c.fail(describe(value->shape) + " does not fit " + describe(values.front()->shape) + " along axis " +
+             std::to_string(axis));
     }
-    if (interleave && value->shape != first.shape) c.fail("interleaving needs equal shapes");
-    shape[static_cast<std::size_t>(axis)] += value->shape[static_cast<std::size_t>(axis)];
+    if (interleave && own != first.shape) c.fail("interleaving needs equal shapes");
+    shape[static_cast<std::size_t>(axis)] += own[static_cast<std::size_t>(axis)];
+    shapes.push_back(std::move(own));
   }
   std::vector<std::pair<Slot, CopyPlan>> parts;
   std::vector<std::int64_t> strides = dense_strides(shape);
   const std::int64_t along = strides[static_cast<std::size_t>(axis)];
   if (interleave) strides[static_cast<std::size_t>(axis)] *= static_cast<std::int64_t>(values.size());
   std::int64_t offset = 0;
-  for (const Info* value : values) {
-    parts.emplace_back(value->slot, CopyPlan(value->shape, dense_strides(value->shape), 0, strides, offset,
-                                             storage_bytes(value->storage)));
-    offset += along * (interleave ? 1 : value->shape[static_cast<std::size_t>(axis)]);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    parts.emplace_back(values[i]->slot, CopyPlan(shapes[i], dense_strides(shapes[i]), 0, strides, offset,
+                                                 storage_bytes(values[i]->storage)));
+    offset += along * (interleave ? 1 : shapes[i][static_cast<std::size_t>(axis)]);
   }
   const Slot out = c.out(std::move(shape));
   c.run([=](Frame& f) {
