@@ -121,7 +121,10 @@ def _prepare_unusual(
 
 def is_plain_text(name: str) -> bool:
     """Whether native code reads the same name: a NUL would end it there, half a surrogate pair has no UTF-8 form."""
-    return "\0" not in name and not any("\ud800" <= character <= "\udfff" for character in name)
+    try:
+        return b"\0" not in name.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def printable(name: str) -> str:

@@ -14,7 +14,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kvbacking.errors import ModelError
@@ -23,6 +23,9 @@ MAX_COMPILED_ENTRIES = 16
 MAX_FINGERPRINT_ENTRIES = 256
 # An entry this fresh may be loading in another process: Core ML maps files of it lazily.
 KEEP_S = 3600.0
+# File systems count time in steps of up to two seconds: a file changed later than that ago may be changed once more
+# without a new time.
+SETTLED_NS = 2_000_000_000
 _CHUNK_BYTES = 1 << 20
 
 
@@ -37,33 +40,49 @@ def cache_directory(override: str | os.PathLike[str] | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvbacking"
 
 
-def _files(root: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
-    """(relative path, path, stat) of every file, sorted by relative path. Links that leave the package are refused."""
-    if root.is_file():
-        yield root.name, root, root.stat()
-        return
-    resolved = root.resolve()
-    found = []
-    for path in root.rglob("*"):
-        try:
-            inside = not path.is_symlink() or path.resolve().is_relative_to(resolved)
-        except (OSError, RuntimeError) as error:  # a link to itself
-            raise ModelError(f"[fingerprint] {path.relative_to(root)} is a link that leads nowhere: {error}") from error
-        if not inside:
-            raise ModelError(f"[fingerprint] {path.relative_to(root)} is a link that leaves the package {root.name}")
-        info = path.stat()
-        if stat.S_ISREG(info.st_mode):
-            found.append((path.relative_to(root).as_posix(), path, info))
-    yield from sorted(found, key=lambda item: os.fsencode(item[0]))
+# (relative path, path, stat) of a file
+_File = tuple[str, str, os.stat_result]
 
 
-def _hash_bytes(files: list[tuple[str, Path, os.stat_result]]) -> str:
+def _files(root: Path) -> list[_File]:
+    """Every file, sorted by relative path. Links that leave the package are refused. Paid on every load: no pathlib."""
+    place = os.fspath(root)
+    info = os.stat(place)
+    if stat.S_ISREG(info.st_mode):
+        return [(root.name, place, info)]
+    return sorted(_walk(root, place, ""), key=lambda file: os.fsencode(file[0]))
+
+
+def _walk(root: Path, folder: str, prefix: str) -> Iterator[_File]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            relative = prefix + entry.name
+            if entry.is_symlink():
+                _require_inside(root, relative)
+            elif entry.is_dir():
+                yield from _walk(root, entry.path, relative + "/")
+                continue
+            info = os.stat(entry.path)
+            if stat.S_ISREG(info.st_mode):
+                yield relative, entry.path, info
+
+
+def _require_inside(root: Path, link: str) -> None:
+    try:
+        inside = (root / link).resolve(strict=True).is_relative_to(root.resolve())
+    except (OSError, RuntimeError) as error:  # a link to itself, or to nothing
+        raise ModelError(f"[fingerprint] {link} is a link that leads nowhere: {error}") from error
+    if not inside:
+        raise ModelError(f"[fingerprint] {link} is a link that leaves the package {root.name}")
+
+
+def _hash_bytes(files: Sequence[_File]) -> str:
     digest = hashlib.sha256()
     for relative, path, info in files:
         name = os.fsencode(relative)  # any bytes may name a file
         # Lengths first: otherwise two packages could differ only in where a name ends and bytes begin.
         digest.update(len(name).to_bytes(8, "little") + name + info.st_size.to_bytes(8, "little"))
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 digest.update(chunk)
     return digest.hexdigest()
@@ -73,27 +92,31 @@ def fingerprint(package: Path, cache: Path | None) -> str:
     """`sha256:...` over sorted relative paths and bytes. Remembered in `cache` under the files' identity, size and
     change times, so that an unchanged package is read once; None reads it always."""
     try:
-        files = list(_files(package))
+        files = _files(package)
         if cache is None:
             return "sha256:" + _hash_bytes(files)
-        identity = [str(package.resolve())]
-        identity += [f"{r}|{s.st_dev}|{s.st_ino}|{s.st_size}|{s.st_mtime_ns}|{s.st_ctime_ns}" for r, _, s in files]
-        note = cache / "fingerprints" / hashlib.sha256(os.fsencode("\n".join(identity))).hexdigest()
+        identity = [f"{r}|{s.st_dev}|{s.st_ino}|{s.st_size}|{s.st_mtime_ns}|{s.st_ctime_ns}" for r, _, s in files]
+        key = hashlib.sha256(os.fsencode("\n".join(identity))).hexdigest()
+        note = os.path.join(cache, "fingerprints", key)
         if known := _read_note(note):
             return "sha256:" + known
+        newest = max((max(s.st_mtime_ns, s.st_ctime_ns) for _, _, s in files), default=0)
+        settled = time.time_ns() - newest >= SETTLED_NS  # before reading: what changes from here on gets another time
         value = _hash_bytes(files)
     except OSError as error:
         raise ModelError(f"[fingerprint] {package}: {error.strerror or error}") from error
-    _write_note(note, value)
+    if settled:
+        _write_note(Path(note), value)
     return "sha256:" + value
 
 
-def _read_note(note: Path) -> str | None:
+def _read_note(note: str) -> str | None:
     try:
-        text = note.read_text().strip()
-    except (OSError, UnicodeDecodeError):
+        with open(note, "rb") as file:
+            text = file.read(80)
+    except OSError:
         return None
-    return text if re.fullmatch(r"[0-9a-f]{64}", text) else None
+    return text.decode() if re.fullmatch(rb"[0-9a-f]{64}", text) else None
 
 
 def _write_note(note: Path, value: str) -> None:
@@ -115,13 +138,23 @@ def compiled_key(model_fingerprint: str, kind: str, version: str, os_build: str)
     return re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(parts))
 
 
-def touch_and_prune(compiled: Path) -> None:
-    """Marks an entry as just used and removes the oldest ones beyond the bound."""
+def touch(compiled: str) -> bool:
+    """Marks an entry as just used; False when there is none."""
     try:
         os.utime(compiled)
     except OSError:
-        return
-    _prune(compiled.parent, MAX_COMPILED_ENTRIES)
+        return False
+    return True
+
+
+def discard(compiled: str) -> None:
+    """Removes one entry."""
+    shutil.rmtree(compiled, ignore_errors=True)
+
+
+def prune_compiled(folder: Path) -> None:
+    """Removes the entries that were not used for longest, beyond the bound."""
+    _prune(folder, MAX_COMPILED_ENTRIES)
 
 
 def _prune(folder: Path, bound: int) -> None:

@@ -177,7 +177,7 @@ class Model:
         """Loads a .mlpackage or .mlmodel (compiled once, into the cache) or a .mlmodelc.
 
         `function` chooses one of a multi-function package; `cache_dir` overrides KVBACKING_CACHE_DIR. Raises ModelError
-        with the framework's own text, UnsupportedPlatformError.
+        with the framework's own text, also for a package that changes while it is compiled; UnsupportedPlatformError.
         """
         if compute_units not in get_args(ComputeUnits):
             raise ValueError(f"compute_units must be one of {get_args(ComputeUnits)}, got {compute_units!r}")
@@ -202,15 +202,20 @@ class Model:
         host = _native.host_info()
         compiled = package.suffix == ".mlmodelc"
         key = "" if compiled else _cache.compiled_key(fingerprint, host.kind, host.runtime_version, host.os_build)
+        folder = os.path.join(cache, "compiled")
+        is_new = not compiled and not _cache.touch(os.path.join(folder, f"{key}.mlmodelc"))
         native = _native.Model.load(
             str(package),
             compute_units=getattr(_native.ComputeUnits, compute_units),
             function=function,
-            cache_dir="" if compiled else str(cache / "compiled"),
+            cache_dir="" if compiled else folder,
             cache_key=key,
         )
-        if not compiled:
-            _cache.touch_and_prune(cache / "compiled" / f"{key}.mlmodelc")
+        if is_new:
+            if _cache.fingerprint(package, cache) != fingerprint:  # what was compiled may be neither of the two
+                _cache.discard(os.path.join(folder, f"{key}.mlmodelc"))
+                raise ModelError(f"[Model.load] {package} changed while it was being compiled: load it again")
+            _cache.prune_compiled(Path(folder))
         self = object.__new__(cls)
         self._native = native
         self.path = package

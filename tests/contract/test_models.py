@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kvbacking as kvb
-from kvbacking import _mlmodel, samples
+from kvbacking import _cache, _mlmodel, samples
 from kvbacking.inspection import describe
 from kvbacking.random_inputs import random_inputs
 
@@ -59,6 +59,27 @@ def test_a_damaged_cache_entry_is_made_anew(small: samples.SampleInfo, tmp_path:
     again = kvb.Model.load(small.path, cache_dir=cache).predict(small.inputs())
     for name, array in expected.items():
         np.testing.assert_array_equal(again[name], array)
+
+
+def test_a_package_that_changes_while_it_is_compiled_is_refused_and_not_kept(
+    small: samples.SampleInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, cache = tmp_path / "changing.mlpackage", tmp_path / "cache"
+    shutil.copytree(small.path, package)
+    fingerprint, calls = _cache.fingerprint, []
+
+    def fingerprint_then_change(path: Path, folder: Path | None) -> str:
+        found = fingerprint(path, folder)
+        if not calls:
+            (package / "Data" / "more").write_text("written between the fingerprint and the copy")
+        calls.append(found)
+        return found
+
+    monkeypatch.setattr(_cache, "fingerprint", fingerprint_then_change)
+    with pytest.raises(kvb.ModelError, match="changed while it was being compiled"):
+        kvb.Model.load(package, cache_dir=cache)
+    assert compiled_in(cache) == []
+    assert kvb.Model.load(package, cache_dir=cache).fingerprint == calls[-1] != calls[0]
 
 
 def test_a_compiled_model_loads_as_it_is(small: samples.SampleInfo, tmp_path: Path) -> None:

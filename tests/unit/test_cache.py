@@ -13,6 +13,12 @@ from kvbacking import _cache
 
 
 @pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files count as old enough to be remembered."""
+    monkeypatch.setattr(_cache, "SETTLED_NS", 0)
+
+
+@pytest.fixture
 def package(tmp_path: Path) -> Path:
     root = tmp_path / "a.mlpackage"
     (root / "Data" / "weights").mkdir(parents=True)
@@ -53,6 +59,7 @@ def test_names_and_bytes_cannot_be_mistaken_for_each_other(tmp_path: Path) -> No
     assert _cache.fingerprint(tmp_path / "0.mlpackage", None) != _cache.fingerprint(tmp_path / "1.mlpackage", None)
 
 
+@pytest.mark.usefixtures("settled")
 def test_a_remembered_fingerprint_is_not_trusted_after_a_change(package: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     first = _cache.fingerprint(package, cache)
@@ -65,12 +72,39 @@ def test_a_remembered_fingerprint_is_not_trusted_after_a_change(package: Path, t
     assert _cache.fingerprint(package, cache) == _cache.fingerprint(package, None) != first
 
 
+@pytest.mark.usefixtures("settled")
 def test_a_damaged_note_is_not_believed(package: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     first = _cache.fingerprint(package, cache)
     for note in (cache / "fingerprints").iterdir():
         note.write_text("sha256:0000")
     assert _cache.fingerprint(package, cache) == first
+
+
+def test_what_changed_a_moment_ago_is_not_remembered(package: Path, tmp_path: Path) -> None:
+    """It may change once more without a new time: file systems count in steps of up to two seconds."""
+    cache = tmp_path / "cache"
+    first = _cache.fingerprint(package, cache)
+    assert not (cache / "fingerprints").exists()
+    weights = package / "Data" / "weights" / "weight.bin"
+    weights.write_bytes(b"\3\2\1")
+    assert _cache.fingerprint(package, cache) != first
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_remembered_package_may_be_moved_and_is_not_read_again(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    first = _cache.fingerprint(package, cache)
+
+    def read(*_: object) -> str:
+        raise AssertionError("the package was read again")
+
+    monkeypatch.setattr(_cache, "_hash_bytes", read)
+    moved = tmp_path / "b.mlpackage"
+    package.rename(moved)
+    assert _cache.fingerprint(moved, cache) == first
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(package: Path, tmp_path: Path) -> None:
@@ -86,6 +120,22 @@ def test_a_link_that_leaves_the_package_is_refused(package: Path, tmp_path: Path
         _cache.fingerprint(package, None)
 
 
+def test_a_link_inside_the_package_is_followed_and_one_to_nowhere_refused(package: Path) -> None:
+    before = _cache.fingerprint(package, None)
+    link = package / "Data" / "link"
+    link.symlink_to(Path("weights") / "weight.bin")
+    linked = _cache.fingerprint(package, None)
+    assert linked != before
+    link.unlink()
+    link.write_bytes((package / "Data" / "weights" / "weight.bin").read_bytes())
+    assert _cache.fingerprint(package, None) == linked
+    for target in ("nothing", "link"):
+        link.unlink()
+        link.symlink_to(target)
+        with pytest.raises(kvb.ModelError, match="Data/link is a link that leads nowhere"):
+            _cache.fingerprint(package, None)
+
+
 def test_the_oldest_entries_go_and_fresh_ones_stay(tmp_path: Path) -> None:
     compiled = tmp_path / "compiled"
     long_ago = time.time() - 10 * _cache.KEEP_S
@@ -94,7 +144,8 @@ def test_the_oldest_entries_go_and_fresh_ones_stay(tmp_path: Path) -> None:
         entry.mkdir(parents=True)
         (entry / "model.mil").write_text("x")
         os.utime(entry, (long_ago + index, long_ago + index))
-    _cache.touch_and_prune(compiled / "00.mlmodelc")
+    assert _cache.touch(str(compiled / "00.mlmodelc"))
+    _cache.prune_compiled(compiled)
     left = sorted(p.name for p in compiled.iterdir())
     assert len(left) == _cache.MAX_COMPILED_ENTRIES
     assert "00.mlmodelc" in left  # just used
@@ -102,8 +153,13 @@ def test_the_oldest_entries_go_and_fresh_ones_stay(tmp_path: Path) -> None:
     for index in range(_cache.MAX_COMPILED_ENTRIES + 4):
         (compiled / f"{index:02}.mlmodelc").mkdir(exist_ok=True)
         os.utime(compiled / f"{index:02}.mlmodelc")
-    _cache.touch_and_prune(compiled / "00.mlmodelc")
+    assert _cache.touch(str(compiled / "00.mlmodelc"))
+    _cache.prune_compiled(compiled)
     assert len(list(compiled.iterdir())) == _cache.MAX_COMPILED_ENTRIES + 4  # all used within the last hour
+
+
+def test_an_entry_that_is_not_there_cannot_be_touched(tmp_path: Path) -> None:
+    assert not _cache.touch(str(tmp_path / "00.mlmodelc"))
 
 
 def test_the_place_is_configurable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

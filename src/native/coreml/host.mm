@@ -77,7 +77,7 @@ void fill_system(HostInfo& info) {
 #endif
 }
 #else
-std::string cpu_model() {
+std::string read_cpu_model() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
     if (line.rfind("model name", 0) != 0) continue;
@@ -88,13 +88,14 @@ std::string cpu_model() {
 }
 
 void fill_system(HostInfo& info) {
+  static const std::string model = read_cpu_model();  // asked for by every load
   utsname names{};
   if (uname(&names) == 0) {
     info.os = names.sysname;
     info.os_build = names.release;
     info.chip = names.machine;
   }
-  if (const std::string model = cpu_model(); !model.empty()) info.chip = model;
+  if (!model.empty()) info.chip = model;
   info.deployment_target = "simulator";
   info.build_sdk = "simulator declarations";
 }

@@ -57,7 +57,7 @@ void describe_model(Model::Impl& impl) {
 void load_compiled(Model::Impl& impl, const CompiledModel& compiled, const LoadOptions& options) {
   const auto configuration = model_configuration(options.compute_units, options.function);
   NSError* error = nil;
-  impl.model = retain([MLModel modelWithContentsOfURL:[NSURL fileURLWithPath:to_nsstring(compiled.path)]
+  impl.model = retain([MLModel modelWithContentsOfURL:[NSURL fileURLWithPath:to_nsstring(compiled.path) isDirectory:YES]
                                         configuration:configuration.get()
                                                 error:&error]);
   if (!impl.model) throw nserror_error(ErrorCode::kModel, "model.load", error);

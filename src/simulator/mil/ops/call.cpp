@@ -55,6 +55,11 @@ const Info& Call::in(std::string_view name) {
   return *info;
 }
 
+const Info& Call::in_known(std::string_view name) {
+  (void)in(name);
+  return planner_.known_info(single(name));
+}
+
 std::vector<const Info*> Call::list(std::string_view name) {
   const std::vector<int>* bound = ids(name);
   if (!bound) fail("no argument '" + std::string(name) + "'");
@@ -90,7 +95,7 @@ const TensorType& Call::declared(std::size_t output) const {
 }
 
 std::vector<std::int64_t> Call::ints(std::string_view name) {
-  const Info& info = in(name);
+  const Info& info = in_known(name);
   if (!info.data) throw NeedsValue{};
   std::vector<std::int64_t> values(static_cast<std::size_t>(info.count));
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -114,7 +119,7 @@ std::int64_t Call::integer(std::string_view name, std::optional<std::int64_t> fa
 
 float Call::number(std::string_view name, std::optional<float> fallback) {
   if (!has(name) && fallback) return *fallback;
-  const Info& info = in(name);
+  const Info& info = in_known(name);
   if (!info.data) throw NeedsValue{};
   if (info.count != 1) fail("argument '" + std::string(name) + "' must be one number");
   if (info.storage == Storage::kFloat) return *static_cast<const float*>(info.data);

@@ -27,6 +27,7 @@ class Call {
   bool has(std::string_view name) const;
   const Info& in(std::string_view name);
   const Info* maybe(std::string_view name);
+  const Info& in_known(std::string_view name);  // as in(), with the data of a constant
   std::vector<const Info*> list(std::string_view name);
   const Info& weight(std::string_view name);    // storage may be kHalf: fp16 constants stay in the weight file
   const Info& state(std::string_view name);     // the memory of a state, in its declared type

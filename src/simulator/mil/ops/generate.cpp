@@ -110,7 +110,7 @@ void band_part(Call& c) {
 
 // [number of non-zero elements, rank]: the values must be known.
 void non_zero(Call& c) {
-  const Info& x = c.in("x");
+  const Info& x = c.in_known("x");
   if (!x.data) throw NeedsValue{};
   const auto is_set = [storage = x.storage, data = x.data](std::int64_t i) {
     if (storage == Storage::kFloat) return static_cast<const float*>(data)[i] != 0.0F;

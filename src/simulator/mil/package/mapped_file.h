@@ -9,13 +9,32 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace coremlsim::mil {
 
+// An open file, closed with this object.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) noexcept : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor();
+  int get() const noexcept { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
 class MappedFile {
  public:
-  static std::shared_ptr<const MappedFile> open(const std::string& path);  // throws ModelError
+  // Throws ModelError. `kept` receives the open file when it is given.
+  static std::shared_ptr<const MappedFile> open(const std::string& path, Descriptor* kept = nullptr);
   // Bytes in memory under a name, for tests and the fuzzer.
   static std::shared_ptr<const MappedFile> from_bytes(std::string name, std::vector<std::uint8_t> bytes);
   MappedFile(const MappedFile&) = delete;

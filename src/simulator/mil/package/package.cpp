@@ -20,6 +20,7 @@ void PackageImpl::parse() {
   try {
     model_ = parse_model(file_->text());
     resolve_blobs();
+    weights_.close();
   } catch (const std::exception& error) {
     throw ModelError("[mil::package] " + file_->path() + ": " + error.what());
   }

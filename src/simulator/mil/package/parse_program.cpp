@@ -1,6 +1,7 @@
 // Model and MIL program. Control-flow blocks are not entered and value types do not nest here, so that no input can
 // recurse without bound.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <set>
 
@@ -224,53 +225,62 @@ std::vector<Binding> parse_argument(Proto message, Operation& op) {
   return bindings;
 }
 
-Operation parse_operation(Proto message) {
-  Operation op;
-  std::vector<std::string_view> inputs, attributes;
+constexpr std::size_t kMaxReserved = 1 << 14;  // a count in a hostile file costs nothing until it is met
+
+// How many fields of each number below 8 a message has: room is made once instead of growing.
+std::array<std::size_t, 8> count_fields(Proto message) {
+  std::array<std::size_t, 8> counts{};
+  while (message.next()) {
+    if (message.field() < counts.size()) ++counts[message.field()];
+  }
+  return counts;
+}
+
+void parse_operation(Proto message, Operation& op) {
+  const auto counts = count_fields(message);
+  op.inputs.reserve(counts[2]);
+  op.outputs.reserve(counts[3]);
+  op.attributes.reserve(counts[5]);
   while (message.next()) {
     switch (message.field()) {
       case 1:
         op.type = message.bytes();
         break;
       case 2:
-        inputs.push_back(message.bytes());
+        parse_map_entry(message.message(), [&](std::string_view key, Proto value) {
+          op.inputs.emplace_back(key, parse_argument(value, op));
+        });
         break;
       case 3:
-        op.outputs.push_back({});
-        op.outputs.back() = parse_named_type(message.message());
+        op.outputs.push_back(parse_named_type(message.message()));
         break;
       case 4:
         ++op.block_count;
         break;
       case 5:
-        attributes.push_back(message.bytes());
+        parse_map_entry(message.message(), [&](std::string_view key, Proto value) {
+          op.attributes.emplace_back(key, parse_value(value));
+        });
         break;
       default:
         break;
     }
   }
-  for (const std::string_view entry : inputs) {
-    parse_map_entry(Proto(entry),
-                    [&](std::string_view key, Proto value) { op.inputs.emplace_back(key, parse_argument(value, op)); });
-  }
-  for (const std::string_view entry : attributes) {
-    parse_map_entry(Proto(entry),
-                    [&](std::string_view key, Proto value) { op.attributes.emplace_back(key, parse_value(value)); });
-  }
   if (op.type.empty()) throw ModelError("an operation without a type");
-  return op;
 }
 
 void parse_block(Proto message, Function& function) {
+  const auto counts = count_fields(message);
+  function.outputs.reserve(counts[2]);
+  function.operations.reserve(std::min(counts[3], kMaxReserved));
   while (message.next()) {
     if (message.field() == 2) function.outputs.push_back(message.bytes());
     if (message.field() != 3) continue;
-    const std::string_view bytes = message.bytes();
-    const std::string position = "operation " + std::to_string(function.operations.size());
+    const Proto operation = message.message();
     try {
-      function.operations.push_back(parse_operation(Proto(bytes)));
+      parse_operation(operation, function.operations.emplace_back());
     } catch (const std::exception& error) {
-      throw ModelError(position + ": " + error.what());
+      throw ModelError("operation " + std::to_string(function.operations.size() - 1) + ": " + error.what());
     }
   }
 }

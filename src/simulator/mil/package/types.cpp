@@ -161,23 +161,26 @@ bool is_static(const Shape& dims) noexcept {
   return std::all_of(dims.begin(), dims.end(), [](std::int64_t d) { return d >= 0; });
 }
 
-std::int64_t element_count(const Shape& dims, const std::string& what) {
-  if (static_cast<std::int64_t>(dims.size()) > kMaxRank) {
-    throw ModelError(what + ": rank " + std::to_string(dims.size()) + " is above the limit of " +
-                     std::to_string(kMaxRank));
-  }
+std::int64_t element_count_or_negative(const Shape& dims) noexcept {
+  if (static_cast<std::int64_t>(dims.size()) > kMaxRank) return -1;
   // Zeros count as one while checking, so that no product of some of the dimensions can overflow either.
   std::int64_t count = 1;
   bool empty = false;
   for (const std::int64_t d : dims) {
     empty = empty || d == 0;
-    if (d < 0) throw ModelError(what + ": negative dimension in " + describe(dims));
-    if (__builtin_mul_overflow(count, std::max<std::int64_t>(d, 1), &count) || count > kMaxElements) {
-      throw ModelError(what + ": shape " + describe(dims) + " has more than " + std::to_string(kMaxElements) +
-                       " elements");
-    }
+    if (d < 0 || __builtin_mul_overflow(count, std::max<std::int64_t>(d, 1), &count) || count > kMaxElements) return -1;
   }
   return empty ? 0 : count;
+}
+
+std::int64_t element_count(const Shape& dims, const std::string& what) {
+  if (const std::int64_t count = element_count_or_negative(dims); count >= 0) return count;
+  if (static_cast<std::int64_t>(dims.size()) > kMaxRank) {
+    throw ModelError(what + ": rank " + std::to_string(dims.size()) + " is above the limit of " +
+                     std::to_string(kMaxRank));
+  }
+  if (!is_static(dims)) throw ModelError(what + ": negative dimension in " + describe(dims));
+  throw ModelError(what + ": shape " + describe(dims) + " has more than " + std::to_string(kMaxElements) + " elements");
 }
 
 std::int64_t packed_byte_count(MilType type, std::int64_t elements) noexcept {

@@ -3,6 +3,7 @@
 // Ownership: none.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -54,8 +55,17 @@ struct TensorType {
 };
 
 bool is_static(const Shape& dims) noexcept;
-// Overflow-checked; throws ModelError for a negative dimension, an absurd rank or count. `what` names the tensor.
+// Overflow-checked; throws ModelError for a negative dimension, an absurd rank or count. `what` names the tensor: a
+// text, or a function that makes it when it is needed.
 std::int64_t element_count(const Shape& dims, const std::string& what);
+// The same, or -1 instead of the error.
+std::int64_t element_count_or_negative(const Shape& dims) noexcept;
+template <class What>
+  requires std::invocable<const What&>
+std::int64_t element_count(const Shape& dims, const What& what) {
+  const std::int64_t count = element_count_or_negative(dims);
+  return count >= 0 ? count : element_count(dims, std::string(what()));
+}
 std::int64_t packed_byte_count(MilType type, std::int64_t elements) noexcept;
 std::string describe(const Shape& dims);
 

@@ -18,6 +18,10 @@ T load(const std::uint8_t* raw, std::int64_t index) {
 
 bool is_aligned(const void* p, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; }
 
+bool is_stored_form(MilType type) {
+  return type == MilType::kFloat32 || type == MilType::kInt32 || type == MilType::kBool;
+}
+
 AlignedBuffer copy_of(std::span<const std::uint8_t> raw) {
   AlignedBuffer buffer = allocate(static_cast<std::int64_t>(raw.size()));
   if (!raw.empty()) std::memcpy(buffer.get(), raw.data(), raw.size());
@@ -84,16 +88,21 @@ void decode_to_float(MilType type, const std::uint8_t* raw, std::int64_t first, 
   }
 }
 
+const void* ConstantPool::as_is(const Value& value) noexcept {
+  const MilType type = value.type.tensor.dtype;
+  const auto alignment = static_cast<std::size_t>(storage_bytes(storage_of(type)));
+  return is_stored_form(type) && is_aligned(value.raw.data(), alignment) ? value.raw.data() : nullptr;
+}
+
 const void* ConstantPool::decoded(const Value& value) {
   const MilType type = value.type.tensor.dtype;
   const Storage storage = storage_of(type);
-  const bool as_is = type == MilType::kFloat32 || type == MilType::kInt32 || storage == Storage::kBool;
-  if (as_is && is_aligned(value.raw.data(), static_cast<std::size_t>(storage_bytes(storage)))) return value.raw.data();
+  if (const void* found = as_is(value)) return found;
 
   const std::lock_guard lock(mutex_);
   AlignedBuffer& slot = decoded_[&value];
   if (slot) return slot.get();
-  if (as_is) {
+  if (is_stored_form(type)) {  // but not aligned
     slot = copy_of(value.raw);
     return slot.get();
   }

@@ -19,7 +19,9 @@ namespace coremlsim::mil {
 class ConstantPool {
  public:
   const void* decoded(const Value& value);  // float, int32 or bool elements
-  const void* half(const Value& value);     // fp16 elements; the literal must be fp16
+  // What decoded() gives when the elements are used as they lie in the file; null when there is work to do.
+  static const void* as_is(const Value& value) noexcept;
+  const void* half(const Value& value);  // fp16 elements; the literal must be fp16
   // The literal that a constexpr op stands for, computed once for all plans.
   const Value& computed(const Operation& op, std::size_t output, const std::function<Value()>& compute);
 

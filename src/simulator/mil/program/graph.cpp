@@ -38,13 +38,17 @@ Graph::Graph(const PackageImpl& owner, const Function& source) : package(owner),
     const Origin origin = input.type.kind == ValueKind::kState ? Origin::kState : Origin::kInput;
     inputs.push_back(define(input.name, {{}, origin, input.type}));
   }
+  names.reserve(function.operations.size() + function.inputs.size());
+  values.reserve(2 * function.operations.size());  // the usual share of literals
+  nodes.reserve(function.operations.size());
   for (const Operation& op : function.operations) {
-    const std::string type(op.type);
-    const std::string label =
-        prefix + "op '" + (op.outputs.empty() ? "?" : std::string(op.outputs.front().name)) + "' (" + type + ")";
+    const auto label = [&] {
+      return prefix + "op '" + (op.outputs.empty() ? "?" : std::string(op.outputs.front().name)) + "' (" +
+             std::string(op.type) + ")";
+    };
     if (op.type == "const") {
       const Value* value = constant_value(op);
-      if (!value || op.outputs.size() != 1) throw ModelError(label + ": a constant without a value");
+      if (!value || op.outputs.size() != 1) throw ModelError(label() + ": a constant without a value");
       define(op.outputs.front().name, {{}, Origin::kConstant, value->type, value});
       continue;
     }
@@ -52,11 +56,14 @@ Graph::Graph(const PackageImpl& owner, const Function& source) : package(owner),
     node.op = &op;
     node.compile = find_op(op.type);
     if (!node.compile || op.block_count > 0) {
-      throw ModelError(label + ": the simulator does not support the operation '" + type + "'");
+      throw ModelError(label() + ": the simulator does not support the operation '" + std::string(op.type) + "'");
     }
     const int index = static_cast<int>(nodes.size());
+    node.inputs.reserve(op.inputs.size());
+    node.outputs.reserve(op.outputs.size());
     for (const auto& [name, bindings] : op.inputs) {
       auto& [argument, ids] = node.inputs.emplace_back(name, std::vector<ValueId>{});
+      ids.reserve(bindings.size());
       for (const Binding& binding : bindings) {
         if (binding.literal >= 0) {
           const Value& literal = op.literals[static_cast<std::size_t>(binding.literal)];
@@ -66,7 +73,7 @@ Graph::Graph(const PackageImpl& owner, const Function& source) : package(owner),
         }
         const auto it = names.find(binding.name);
         if (it == names.end()) {
-          throw ModelError(label + ": '" + std::string(binding.name) +
+          throw ModelError(label() + ": '" + std::string(binding.name) +
                            "' is used before it is defined (a cycle, or it does not exist)");
         }
         values[static_cast<std::size_t>(it->second)].last_use = index;

@@ -19,8 +19,8 @@ enum class Origin : std::uint8_t { kInput, kState, kConstant, kOperation };
 
 struct GraphValue {
   std::string_view name;
-  Origin origin = Origin::kOperation;
-  ValueType type;
+  Origin origin;
+  const ValueType& type;           // in the package
   const Value* literal = nullptr;  // of a constant
   int last_use = -1;               // node index; the node count for an output; -1: never used
 };

@@ -16,12 +16,12 @@
 
 namespace coremlsim::mil {
 
-enum class Place : std::uint8_t { kFixed, kArena, kState };
+enum class Place : std::uint8_t { kFixed, kArena, kState, kConstant };
 
 struct SlotPlace {
   Place place = Place::kFixed;
   void* fixed = nullptr;
-  int index = -1;  // of the buffer or of the state
+  int index = -1;  // of the buffer, of the state or of the constant
 };
 
 // Lives from step `first` to step `last` (both included).
@@ -52,6 +52,7 @@ struct Plan {
   std::vector<PlannedBuffer> buffers;
   std::vector<PlannedStep> steps;
   std::vector<PlannedTensor> inputs, states, outputs;
+  std::vector<const Value*> constants;  // decoded when a run first needs the plan
   std::vector<double> node_cost;
   std::vector<AlignedBuffer> owned;
   std::int64_t arena_bytes = 0;

@@ -11,7 +11,9 @@ namespace {
 constexpr std::int64_t kMaxFoldedElements = 1 << 16;
 constexpr std::int64_t kMaxFoldedBytes = 1 << 26;  // with the op's scratch memory
 
-Info make_info(Slot slot, const TensorType& type, Shape shape, const std::string& what) {
+// `what` makes the tensor's name when it is needed.
+template <class What>
+Info make_info(Slot slot, const TensorType& type, Shape shape, const What& what) {
   Info info;
   info.slot = slot;
   info.dtype = type.dtype;
@@ -57,14 +59,32 @@ const Info& Planner::info(ValueId id) {
   }
   const TensorType& type = value.literal->type.tensor;
   if (type.dtype == MilType::kNone) throw ModelError("constant '" + std::string(source.name) + "' has an unknown type");
-  value.info = make_info(kNoSlot, type, type.dims, "constant '" + std::string(source.name) + "'");
+  value.info = make_info(kNoSlot, type, type.dims, [&] { return "constant '" + std::string(source.name) + "'"; });
   value.info.literal = value.literal;
-  if (value.info.storage != Storage::kString) {
+  if (value.info.storage == Storage::kFloat && !eager_ && !ConstantPool::as_is(*value.literal)) {
+    // Few are looked at while planning; a run decodes what is left.
+    value.info.slot = add_slot(Place::kConstant, nullptr, static_cast<int>(plan_.constants.size()));
+    plan_.constants.push_back(value.literal);
+  } else if (value.info.storage != Storage::kString) {
     value.info.data = constants_.decoded(*value.literal);
     value.info.slot = add_slot(Place::kFixed, const_cast<void*>(value.info.data), -1);
   }
   value.defined = true;
   return value.info;
+}
+
+const Info& Planner::known_info(ValueId id) {
+  (void)info(id);
+  Info& known = values_[static_cast<std::size_t>(id)].info;
+  if (known.slot == kNoSlot || known.data) return known;
+  SlotPlace& place = plan_.slots[static_cast<std::size_t>(known.slot)];
+  if (place.place == Place::kConstant) {  // another value under the same slot may have asked before
+    if (!place.fixed)
+      place.fixed = const_cast<void*>(constants_.decoded(*plan_.constants[static_cast<std::size_t>(place.index)]));
+    frame_.slots[static_cast<std::size_t>(known.slot)] = place.fixed;
+    known.data = place.fixed;
+  }
+  return known;
 }
 
 const Info& Planner::half(ValueId id) {
@@ -73,7 +93,7 @@ const Info& Planner::half(ValueId id) {
   const GraphValue& source = graph_.values[static_cast<std::size_t>(id)];
   if (!value.literal || value.literal->type.tensor.dtype != MilType::kFloat16) return info(id);
   const TensorType& type = value.literal->type.tensor;
-  value.half = make_info(kNoSlot, type, type.dims, "constant '" + std::string(source.name) + "'");
+  value.half = make_info(kNoSlot, type, type.dims, [&] { return "constant '" + std::string(source.name) + "'"; });
   value.half.storage = Storage::kHalf;
   value.half.literal = value.literal;
   value.half.slot = add_slot(Place::kFixed, const_cast<void*>(constants_.half(*value.literal)), -1);
@@ -89,12 +109,13 @@ Info Planner::describe_output(const Node& node, std::size_t output, Shape shape)
     throw ModelError("output '" + std::string(declared.name) + "' is declared " +
                      mil::describe(declared.type.tensor.dims) + " but its inputs give " + mil::describe(shape));
   }
-  return make_info(kNoSlot, declared.type.tensor, std::move(shape), "'" + std::string(declared.name) + "'");
+  return make_info(kNoSlot, declared.type.tensor, std::move(shape),
+                   [&] { return "'" + std::string(declared.name) + "'"; });
 }
 
 bool Planner::dead_after_current(Slot slot) const {
   const SlotPlace& place = plan_.slots[static_cast<std::size_t>(slot)];
-  if (place.index < 0 || place.place == Place::kState) return false;
+  if (place.index < 0 || place.place != Place::kArena) return false;
   const auto& sharing = values_of_buffer_[static_cast<std::size_t>(place.index)];
   return std::all_of(sharing.begin(), sharing.end(),
                      [&](ValueId id) { return graph_.values[static_cast<std::size_t>(id)].last_use <= current_; });
@@ -153,9 +174,9 @@ void Planner::define_inputs(const InputShapes& shapes, const std::vector<void*>*
     const bool state = source.origin == Origin::kState;
     const TensorType& type = source.type.tensor;
     const Shape& shape = state ? type.dims : shapes[i];
-    const std::string what = "input '" + std::string(source.name) + "'";
+    const auto what = [&] { return "input '" + std::string(source.name) + "'"; };
     if (!fits(shape, type.dims)) {
-      throw ModelError("[mil] " + graph_.package.path() + ": " + what + " has shape " + mil::describe(shape) +
+      throw ModelError("[mil] " + graph_.package.path() + ": " + what() + " has shape " + mil::describe(shape) +
                        ", the program declares " + mil::describe(type.dims));
     }
     value.info = make_info(kNoSlot, type, shape, what);
@@ -196,6 +217,12 @@ void Planner::fold(PlannedStep& step, const Node& node) {
   }
 }
 
+bool Planner::is_known(const Tracked& value) const {
+  if (value.literal) return true;
+  if (!value.defined || value.info.slot == kNoSlot) return false;
+  return value.info.data || plan_.slots[static_cast<std::size_t>(value.info.slot)].place == Place::kConstant;
+}
+
 void Planner::plan_node(int index) {
   current_ = index;
   const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
@@ -223,8 +250,7 @@ void Planner::plan_node(int index) {
   }
   for (const auto& [name, ids] : node.inputs) {
     for (const ValueId id : ids) {
-      const Tracked& value = values_[static_cast<std::size_t>(id)];
-      known = known && (call.follows_from_shapes() || value.literal || (value.defined && value.info.data));
+      known = known && (call.follows_from_shapes() || is_known(values_[static_cast<std::size_t>(id)]));
     }
   }
   if (!eager_ && !known) {
@@ -232,6 +258,11 @@ void Planner::plan_node(int index) {
     return;
   }
   try {
+    for (const auto& [name, ids] : node.inputs) {
+      for (const ValueId id : ids) {
+        if (values_[static_cast<std::size_t>(id)].defined) (void)known_info(id);
+      }
+    }
     fold(step, node);
   } catch (const std::exception& error) {
     call.fail(error.what());

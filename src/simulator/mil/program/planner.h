@@ -37,7 +37,9 @@ class Planner {
   };
 
   const Info& info(ValueId id);
+  const Info& known_info(ValueId id);  // with its data, when it is a constant
   const Info& half(ValueId id);
+  bool is_known(const Tracked& value) const;
   Slot add_slot(Place place, void* fixed, int index);
   Slot add_buffer(std::int64_t bytes, int first);
   bool dead_after_current(Slot slot) const;

@@ -59,6 +59,7 @@ class RunImpl final : public Run {
   std::vector<Bound> bind(const std::map<std::string, TensorView>& inputs,
                           const std::map<std::string, TensorView>& states) const;
   void prepare(std::shared_ptr<const Plan> plan);
+  void* address_of(const Plan& plan, const SlotPlace& place) const;
   void execute_plan(const std::vector<Bound>& bound);
   void execute_eagerly(const std::vector<Bound>& bound, const InputShapes& shapes);
   std::map<std::string, TensorView> results(const Plan& plan, const Frame& frame) const;

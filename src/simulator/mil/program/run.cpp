@@ -1,6 +1,7 @@
 // Binds the caller's tensors, runs the steps of a plan in order, hands out the results.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "mil/kernels/kernels.h"
 #include "mil/program/program.h"
@@ -81,27 +82,36 @@ std::vector<RunImpl::Bound> RunImpl::bind(const std::map<std::string, TensorView
 void RunImpl::prepare(std::shared_ptr<const Plan> plan) {
   if (plan_ == plan) return;
   frame_.reset();
-  if (!plan_ || plan_->arena_bytes < plan->arena_bytes) {
-    arena_.reset();
-    try {
+  const auto before = std::exchange(plan_, nullptr);  // until everything is there
+  std::vector<void*> slots(plan->slots.size(), nullptr);
+  try {
+    if (!before || before->arena_bytes < plan->arena_bytes) {
+      arena_.reset();
       arena_ = allocate(plan->arena_bytes);
-    } catch (const std::bad_alloc&) {
-      plan_.reset();
-      throw ModelError("[mil] " + program_->graph().package.path() + ": no memory for the " +
-                       std::to_string(plan->arena_bytes) + " bytes of its tensors");
     }
-  }
-  plan_ = std::move(plan);
-  std::vector<void*> slots(plan_->slots.size(), nullptr);
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    const SlotPlace& place = plan_->slots[i];
-    if (place.place == Place::kFixed) slots[i] = place.fixed;
-    if (place.place == Place::kArena && plan_->buffers[static_cast<std::size_t>(place.index)].offset >= 0) {
-      slots[i] =
-          static_cast<std::uint8_t*>(arena_.get()) + plan_->buffers[static_cast<std::size_t>(place.index)].offset;
-    }
+    for (std::size_t i = 0; i < slots.size(); ++i) slots[i] = address_of(*plan, plan->slots[i]);
+  } catch (const std::bad_alloc&) {
+    throw ModelError("[mil] " + program_->graph().package.path() + ": no memory for the " +
+                     std::to_string(plan->arena_bytes) + " bytes of its tensors and for its constants");
   }
   frame_ = std::make_unique<Frame>(program_->pool(), std::move(slots));
+  plan_ = std::move(plan);
+}
+
+void* RunImpl::address_of(const Plan& plan, const SlotPlace& place) const {
+  const auto index = static_cast<std::size_t>(place.index);
+  switch (place.place) {
+    case Place::kFixed:
+      return place.fixed;
+    case Place::kConstant:
+      return place.fixed ? place.fixed : const_cast<void*>(program_->constants().decoded(*plan.constants[index]));
+    case Place::kArena:
+      if (plan.buffers[index].offset < 0) return nullptr;
+      return static_cast<std::uint8_t*>(arena_.get()) + plan.buffers[index].offset;
+    case Place::kState:
+      break;
+  }
+  return nullptr;  // the caller's memory
 }
 
 void RunImpl::execute_plan(const std::vector<Bound>& bound) {

@@ -13,7 +13,8 @@ constexpr int kMaxThreads = 64;
 
 int resolve(int threads) {
   if (threads > 0) return std::min(threads, kMaxThreads);
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kDefaultThreads);
+  static const int hardware = static_cast<int>(std::thread::hardware_concurrency());  // reads a file
+  return std::clamp(hardware, 1, kDefaultThreads);
 }
 
 }  // namespace
