@@ -16,8 +16,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from kvbacking.measure.handoff.bench import Options
 from kvbacking.measure.handoff.picture import draw
-from kvbacking.measure.handoff.run import Options, measure_shape
+from kvbacking.measure.handoff.run import measure_shape
 from kvbacking.measure.handoff.table import LEGEND, markdown, methods, missing, payload_sentences, sentences
 from kvbacking.payload import PRESETS
 

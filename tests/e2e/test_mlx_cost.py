@@ -17,7 +17,8 @@ from quiet import QuietProbe
 
 from kvbacking import samples
 from kvbacking.measure.handoff import holder
-from kvbacking.measure.handoff.run import Options, measure_shape
+from kvbacking.measure.handoff.bench import Options
+from kvbacking.measure.handoff.run import measure_shape
 from kvbacking.payload import PRESETS, Payload
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,6 +129,18 @@ def test_what_does_not_fit_is_not_run(mlx: Any) -> None:
     nothing = measure_shape(TINY, [512], Options(rounds=1, memory_byte_count=1), probe=QuietProbe())
     jsonschema.validate(nothing, SCHEMA)
     assert {row["status"] for row in nothing["measurement"]["rows"]} == {"not run"}
+
+
+def test_the_budget_compares_its_two_lengths_in_the_same_rounds(mlx: Any) -> None:
+    small = Payload(name="small", layers=2, kv_heads=1, head_dim=16)
+    options = Options(rounds=2, methods=("owned",), memory_byte_count=1 << 30)
+    budget = measure_shape(small, [512, 32768], options, probe=QuietProbe())["measurement"]["budget"]
+    assert set(budget["samples_ns"]) == {"512", "32768"}
+    assert all(len(samples["stage"]) == 2 for samples in budget["samples_ns"].values())
+    assert budget["met"] == (max(budget["import_ratio"], budget["stage_ratio"]) <= 1.5)
+    for lengths, methods in (([512], ("owned",)), ([512, 32768], ("slice",))):
+        some = Options(rounds=1, methods=methods, memory_byte_count=1 << 30)  # type: ignore[arg-type]
+        assert measure_shape(small, lengths, some, probe=QuietProbe())["measurement"]["budget"]["met"] is None
 
 
 def test_the_pool_is_left_as_it_was(mlx: Any) -> None:

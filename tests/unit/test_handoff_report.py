@@ -9,7 +9,7 @@ import pytest
 
 import kvbacking as kvb
 from kvbacking.measure.clock import SystemClock
-from kvbacking.measure.handoff import picture, rows, run, table
+from kvbacking.measure.handoff import bench, picture, rows, run, table
 from kvbacking.measure.handoff.arms import METHODS, MemcpyArm
 from kvbacking.measure.runner import Measurement
 from kvbacking.measure.sample import STAGE, Record
@@ -95,25 +95,24 @@ def test_a_method_without_figures_says_why() -> None:
         assert found["ratio_to_memcpy"] is None
 
 
-def owned(short: float, long: float) -> list[Any]:
-    return [
-        row(planted(stages("owned", short)), "owned", Arm(facts()), live=512),
-        row(planted(stages("owned", long)), "owned", Arm(facts()), live=32768),
-    ]
+def two_lengths(short: float, long: float, imported: float = 1.0) -> dict[int, dict[str, list[int]]]:
+    return {
+        512: {STAGE: [int(short * MS)] * 3, "import": [MS] * 3},
+        32768: {STAGE: [int(long * MS)] * 3, "import": [int(imported * MS)] * 3},
+    }
 
 
 def test_the_budget_is_answered_by_medians() -> None:
-    assert rows.budget_of(owned(2, 3))["met"] is True
-    assert rows.budget_of(owned(2, 3.1))["met"] is False
-    assert rows.budget_of(owned(2, 3)[:1])["met"] is None
+    assert rows.budget_of(two_lengths(2, 3))["met"] is True
+    assert rows.budget_of(two_lengths(2, 3.1))["met"] is False
+    assert rows.budget_of(two_lengths(2, 2, imported=1.6))["met"] is False
+    assert rows.budget_of({512: two_lengths(2, 3)[512], 32768: {}})["met"] is None
     # A copy that is put off until the first update counts, too.
-    late = owned(2, 2)
-    late[1]["medians_ns"][STAGE] = 40 * MS
-    answer = rows.budget_of(late)
+    answer = rows.budget_of(two_lengths(2, 40))
     assert (answer["met"], answer["import_ratio"], answer["stage_ratio"]) == (False, 1.0, 20.0)
     assert table.budget_sentence(answer).endswith("no (import 1.00, with the first update 20.00).")
-    assert ": yes (" in table.budget_sentence(rows.budget_of(owned(2, 2)))
-    assert "not measured" in table.budget_sentence(rows.budget_of([]))
+    assert ": yes (" in table.budget_sentence(rows.budget_of(two_lengths(2, 2)))
+    assert "not measured" in table.budget_sentence(rows.budget_of({}))
 
 
 def document(found: list[Any], shape: str = "0.6b") -> dict[str, Any]:
@@ -128,7 +127,7 @@ def document(found: list[Any], shape: str = "0.6b") -> dict[str, Any]:
                 "rounds": 3, "interrupted": True, "memory_bound_byte_count": GIB, "memory_bound_reason": "asked for",
             },
             "host": {"readings": [{"load_1m": 0.5}, {"load_1m": 3.25}], "reasons": ["the neighbours are loud"]},
-            "budget": rows.budget_of(found),
+            "budget": rows.budget_of({}),
         },
     }  # fmt: skip
 
@@ -183,8 +182,8 @@ def test_what_needs_memory() -> None:
     set_bytes = 1280 * payload.bytes_per_position
     buffers = 2 * 1024 * payload.bytes_per_position
     for method, beside, sets in (("owned", False, 1), ("owned", True, 2), ("slice", True, 2), ("views", True, 3)):
-        assert run.needed_byte_count(payload, 1280, 1024, method, beside) == sets * set_bytes + buffers
-    assert run.needed_byte_count(payload, 33024, 32768, "owned", False) < 33024 * payload.bytes_per_position + GIB
+        assert bench.needed_byte_count(payload, 1280, 1024, method, beside) == sets * set_bytes + buffers
+    assert bench.needed_byte_count(payload, 33024, 32768, "owned", False) < 33024 * payload.bytes_per_position + GIB
 
 
 @pytest.mark.parametrize(
@@ -201,13 +200,13 @@ def test_lengths_that_do_not_fit(shape: str, lengths: list[int], words: str) -> 
 
 
 def test_options() -> None:
-    assert run.Options().methods == METHODS
+    assert bench.Options().methods == METHODS
     with pytest.raises(ValueError, match="got magic"):
-        run.Options(methods=("magic",))  # type: ignore[arg-type]
+        bench.Options(methods=("magic",))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="rounds must be at least 1"):
-        run.Options(rounds=0)
-    assert run.bound_of(run.Options(memory_byte_count=7)) == (7, "asked for")
-    bound, why = run.bound_of(run.Options())
+        bench.Options(rounds=0)
+    assert run.bound_of(bench.Options(memory_byte_count=7)) == (7, "asked for")
+    bound, why = run.bound_of(bench.Options())
     assert bound > 0
     assert "available" in why
 

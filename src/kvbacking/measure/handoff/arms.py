@@ -90,11 +90,11 @@ class HandoffArm:
     producer: Producer
     clock: Clock
     adopt: Adopt | None = None  # stands in for to_mlx(copy=False)
+    name: str = ""  # the method, unless given
     facts: list[Facts] = field(default_factory=list)
 
-    @property
-    def name(self) -> str:
-        return self.method
+    def __post_init__(self) -> None:
+        self.name = self.name or self.method
 
     @property
     def expects(self) -> PathName:

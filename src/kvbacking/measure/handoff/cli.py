@@ -107,7 +107,8 @@ def handoff(
     else:
         payload = _payload(options)
     live = live or _default_lengths(payload, bool(model_path))
-    from .run import Options, measure_model, measure_shape, payload_document
+    from .bench import Options
+    from .run import measure_model, measure_shape, payload_document
 
     if payload_only:
         document = payload_document(payload, live)

@@ -1,4 +1,4 @@
-"""One length and one method as a row of the document, and the budget that rows answer."""
+"""One length and one method as a row of the document, and the budget's answer."""
 
 from __future__ import annotations
 
@@ -75,20 +75,21 @@ def samples_of(run: Measurement, arm: str) -> dict[str, list[int]]:
     return found
 
 
-def budget_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def budget_of(samples: Mapping[int, Mapping[str, Sequence[int]]]) -> dict[str, Any]:
     """Whether handing over per-layer MLX-owned backings costs the same at every length: at most 1.5 x from 512 to 32768
-    rows, by the medians of the import alone and of import and first update together. `met` is None when one of the two
-    lengths was not measured."""
-    found = {row["live"]: row["medians_ns"] for row in rows if row["method"] == "owned" and row["medians_ns"]}
+    rows, by the medians of the import alone and of import and first update together. `met` is None when a length has
+    no samples (length -> interval -> nanoseconds)."""
     answer: dict[str, Any] = {
         "what": f"MLX-owned per layer: median at {BUDGET_LONG} rows over median at {BUDGET_SHORT}",
         "limit": BUDGET_RATIO,
         "import_ratio": None,
         "stage_ratio": None,
         "met": None,
+        "samples_ns": {str(live): {name: list(values) for name, values in s.items()} for live, s in samples.items()},
     }
-    if BUDGET_SHORT in found and BUDGET_LONG in found:
+    short, long = (samples.get(live, {}) for live in (BUDGET_SHORT, BUDGET_LONG))
+    if STAGE in short and STAGE in long:
         for key, name in (("import_ratio", IMPORT), ("stage_ratio", STAGE)):
-            answer[key] = found[BUDGET_LONG][name] / found[BUDGET_SHORT][name]
+            answer[key] = float(np.median(long[name]) / np.median(short[name]))
         answer["met"] = max(answer["import_ratio"], answer["stage_ratio"]) <= BUDGET_RATIO
     return answer

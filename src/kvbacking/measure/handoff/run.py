@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,18 +19,12 @@ from kvbacking.runtime import runtime_info
 
 from ..clock import Clock, SystemClock
 from ..host import HostGate, HostProbe, system_probe
-from ..runner import Measurement, Progress, measure
-from ..sample import STAGE
-from .arms import MEMCPY, MEMCPY_BYTES, METHODS, WORDS, Adopt, HandoffArm, MemcpyArm, Method
+from ..runner import Progress
+from .arms import MEMCPY_BYTES, Adopt
+from .bench import WARMUP, Bench, Options, capacity_of
 from .producer import PredictedProducer, Producer
-from .rows import budget_of, row_of, samples_of
 
 SCHEMA = "kvbacking.handoff/1"
-ROOM = 256  # rows beyond the live ones, as mlx-lm grows its caches
-WARMUP = 1
-# Whole sets of K and V that a method needs at once, beside the producer's own.
-_EXTRA_SETS: Mapping[Method, int] = {"slice": 1, "views": 2, "adopted": 1, "copied": 1, "owned": 1, "owned-stacked": 2}
-_OWN_MEMORY = ("owned", "owned-stacked")
 LIMITS = (
     "A device cpu, or a simulated runtime, says nothing about Apple hardware.",
     "Bytes are counted by the addresses of arrays before and after, not inside MLX.",
@@ -40,39 +33,12 @@ LIMITS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Of one run. `memory_byte_count`: the most that one length may need (None: half of what is available)."""
-
-    methods: tuple[Method, ...] = METHODS
-    rounds: int = 11
-    seed: int = 0
-    memory_byte_count: int | None = None
-
-    def __post_init__(self) -> None:
-        if unknown := sorted(set(self.methods) - set(METHODS)):
-            raise ValueError(f"methods must be some of {', '.join(METHODS)}, got {', '.join(unknown)}")
-        if not self.methods:
-            raise ValueError(f"methods must be some of {', '.join(METHODS)}, got none")
-        for name, least in (("rounds", 1), ("memory_byte_count", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
-
-
 def bound_of(options: Options) -> tuple[int, str]:
     """(bytes that one length may need, why)."""
     if options.memory_byte_count is not None:
         return options.memory_byte_count, "asked for"
     available = _available_byte_count()
     return available // 2, f"half of the {available / 2**30:.1f} GiB available"
-
-
-def needed_byte_count(payload: Payload, capacity: int, live: int, method: Method, beside_source: bool) -> int:
-    """Bytes that a method holds at its highest point, with the producer's own set if `beside_source`."""
-    extra = 1 if method == "owned-stacked" and payload.kind == "cross" else _EXTRA_SETS[method]
-    buffers = 2 * min(live * payload.bytes_per_position, MEMCPY_BYTES)
-    return (extra + beside_source) * capacity * payload.bytes_per_position + buffers
 
 
 def measure_shape(
@@ -131,11 +97,6 @@ def measure_model(
     return _document(payload, lengths, options, producer, (None, ""), probe, clock, progress, about)
 
 
-def capacity_of(payload: Payload, live: int) -> int:
-    """Rows that are allocated for `live` ones."""
-    return payload.capacity or live + ROOM
-
-
 def payload_rows(payload: Payload, lengths: Iterable[int]) -> list[dict[str, int]]:
     """Bytes at every length: live rows, and what is allocated for them."""
     return [
@@ -178,15 +139,23 @@ def _document(
     clock = clock or SystemClock()
     gate = HostGate(probe or system_probe())
     bound, why = bound_of(options)
+    bench = Bench(
+        payload=payload,
+        options=options,
+        bound=bound,
+        producer=producer,
+        adopt=adopt[0],
+        adopt_label=adopt[1],
+        clock=clock,
+        gate=gate,
+        progress=progress,
+    )
     rows: list[dict[str, Any]] = []
-    interrupted = False
     old_limit = mx.set_cache_limit(2 * bound)  # what a method freed must be there when it runs again
     try:
         for live in lengths:
-            if interrupted:
-                break
-            found, interrupted = _length(producer, payload, live, options, bound, adopt, clock, gate, progress)
-            rows += found
+            rows += bench.length(live)
+        budget = bench.budget(lengths) if payload.kind == "growing" else None
     finally:
         mx.set_cache_limit(old_limit)
         mx.clear_cache()
@@ -214,61 +183,14 @@ def _document(
                 "memory_bound_byte_count": bound,
                 "memory_bound_reason": why,
                 "memcpy_buffer_byte_count": MEMCPY_BYTES,
-                "interrupted": interrupted,
+                "interrupted": bench.interrupted,
             },
             "host": gate.document(),
             "rows": rows,
-            "budget": budget_of(rows) if payload.kind == "growing" else None,
+            "budget": budget,
             "limits": list(LIMITS),
         },
     }
-
-
-def _length(
-    producer: Any,
-    payload: Payload,
-    live: int,
-    options: Options,
-    bound: int,
-    adopt: tuple[Adopt | None, str],
-    clock: Clock,
-    gate: HostGate,
-    progress: Progress | None,
-) -> tuple[list[dict[str, Any]], bool]:
-    """Rows of one length, memcpy first, and whether the run was interrupted."""
-    capacity = capacity_of(payload, live)
-
-    def needs(method: Method, beside: bool) -> int:
-        return needed_byte_count(payload, capacity, live, method, beside)
-
-    sourced = [m for m in options.methods if m not in _OWN_MEMORY and needs(m, True) <= bound]
-    need = {m: needs(m, m not in _OWN_MEMORY or bool(sourced)) for m in options.methods}
-    fitting = [m for m in options.methods if need[m] <= bound]
-    made: Producer | None = producer(live) if fitting else None
-    measured = {m: HandoffArm(method=m, producer=made, clock=clock, adopt=adopt[0]) for m in fitting if made}
-    run = Measurement(rounds_planned=0, warmup=0, seed=options.seed, clock=clock.name)
-    try:
-        if measured:
-            run = measure(
-                [MemcpyArm(live * payload.bytes_per_position, clock), *measured.values()],
-                control=MEMCPY,
-                rounds=options.rounds,
-                seed=options.seed,
-                clock=clock,
-                gate=gate,
-                warmup=WARMUP,
-                progress=progress,
-            )
-    finally:
-        if isinstance(made, PredictedProducer):
-            made.close()
-    copy_ns = samples_of(run, MEMCPY).get(STAGE, [])
-    rows = [row_of(live, capacity, MEMCPY, "the C library's copy of the live rows", run, None, 0, bound, copy_ns)]
-    for method in options.methods:
-        label = adopt[1] if method == "adopted" and adopt[0] else ""
-        words = WORDS[method] + (f" ({label})" if label else "")
-        rows.append(row_of(live, capacity, method, words, run, measured.get(method), need[method], bound, copy_ns))
-    return rows, run.interrupted
 
 
 def _check(payload: Payload, lengths: Sequence[int]) -> None:
