@@ -173,8 +173,7 @@ void concat(Call& c) {
   for (const Info* value : values) {
     Shape own = scalars && value->rank() == 0 ? Shape{1} : value->shape;
     Shape expected = first.shape;
-    if (own.size() == expected.size())
-      expected[static_cast<std::size_t>(axis)] = own[static_cast<std::size_t>(axis)];
+    if (own.size() == expected.size()) expected[static_cast<std::size_t>(axis)] = own[static_cast<std::size_t>(axis)];
     if (own != expected || value->storage != first.storage) {
       c.fail(describe(value->shape) + " does not fit " + describe(values.front()->shape) + " along axis " +
              std::to_string(axis));
