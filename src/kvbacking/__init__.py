@@ -17,7 +17,7 @@ from kvbacking.errors import (
     PredictionError,
     UnsupportedPlatformError,
 )
-from kvbacking.evidence import OutputEvidence
+from kvbacking.evidence import InputEvidence, OutputEvidence
 from kvbacking.growth import GrowableCache
 from kvbacking.measure.bench import bench
 from kvbacking.measure.compare import ComparisonRefusedError, ReportComparison, compare
@@ -28,13 +28,14 @@ from kvbacking.prove import certify, prove
 from kvbacking.runtime import RuntimeInfo, runtime_info
 from kvbacking.scan import ScanResult, scan
 from kvbacking.session import Prediction, Session, SessionStats
+from kvbacking.surface import Surface, page_aligned
 from kvbacking.verdict import Verdict
 
 __all__ = [
     "DISTIL", "TURBO", "AllocationError", "BackingIgnoredError", "BackingIgnoredWarning", "BackingInUseError",
     "Certificate", "CertificateError", "CheckFailure", "ComparisonRefusedError", "ContractError", "GrowableCache",
-    "IntegrityError", "KVBackingError", "KVContract", "Model", "ModelError", "OutputEvidence", "Prediction",
-    "PredictionError", "Report", "ReportComparison", "RuntimeInfo", "ScanResult", "Session", "SessionStats", "State",
-    "TensorSpec", "Tolerance", "UnsupportedPlatformError", "Verdict", "__version__", "bench", "certify", "compare",
-    "promote", "prove", "runtime_info", "scan",
+    "InputEvidence", "IntegrityError", "KVBackingError", "KVContract", "Model", "ModelError", "OutputEvidence",
+    "Prediction", "PredictionError", "Report", "ReportComparison", "RuntimeInfo", "ScanResult", "Session",
+    "SessionStats", "State", "Surface", "TensorSpec", "Tolerance", "UnsupportedPlatformError", "Verdict",
+    "__version__", "bench", "certify", "compare", "page_aligned", "promote", "prove", "runtime_info", "scan",
 ]  # fmt: skip

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kvbacking import _native
 from kvbacking.errors import CheckFailure, ContractError
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 # A NumPy array, or anything with the buffer protocol or __dlpack__.
 AnyArray = Any
+Surfaces = dict[str, _native.OwnedSurface]
 
 _NATIVE_DTYPES: dict[str | None, np.dtype[Any]] = {
     name: np.dtype(name) for name in ("float16", "float32", "float64", "int32", "int8")
@@ -58,9 +60,10 @@ def element_strided(value: AnyArray) -> np.ndarray:
 
 
 def prepare_inputs(
-    specs: Mapping[str, TensorSpec], inputs: Mapping[str, AnyArray], cast: bool
+    specs: Mapping[str, TensorSpec], inputs: Mapping[str, AnyArray], cast: bool, surfaces: Surfaces | None = None
 ) -> dict[str, np.ndarray]:
     """The arrays to hand to the native side, which copies them. The caller's mapping and arrays are never changed.
+    Inputs that are surfaces are put into `surfaces`; None: they are refused like anything else that is no array.
 
     Raises TypeError for what is no mapping, and one ContractError that names every name, shape and dtype that is wrong.
     """
@@ -79,10 +82,11 @@ def prepare_inputs(
         ):
             prepared[name] = value
         elif value is not _MISSING:
-            _prepare_unusual(name, spec, value, cast, prepared, failures)
+            if surfaces is None or not _prepare_surface(name, spec, value, surfaces, failures):
+                _prepare_unusual(name, spec, value, cast, prepared, failures)
         elif not spec.optional:
             failures.append(_failure(name, "name", spec.describe(), "missing"))
-    if len(inputs) != len(prepared):
+    if len(inputs) != len(prepared) + len(surfaces or ()):
         failures += [
             _failure(str(n), "name", f"one of {sorted(specs)}", "unknown input") for n in inputs if n not in specs
         ]
@@ -92,6 +96,22 @@ def prepare_inputs(
             f"[inputs] {len(failures)} mismatch{'es' if len(failures) > 1 else ''}: {text}", failures=failures
         )
     return prepared
+
+
+def _prepare_surface(
+    name: str, spec: TensorSpec, value: object, surfaces: Surfaces, failures: list[CheckFailure]
+) -> bool:
+    """Whether `value` is a surface; it is then noted, or what is wrong with it."""
+    native = getattr(value, "_native", None)
+    if not isinstance(native, _native.OwnedSurface):
+        return False
+    if native.dtype != spec.dtype:
+        failures.append(_failure(name, "dtype", str(spec.dtype), native.dtype))
+    elif not spec.accepts_shape(tuple(native.shape)):
+        failures.append(_failure(name, "shape", spec.describe_shape(), str(native.shape)))
+    else:
+        surfaces[name] = native
+    return True
 
 
 def _prepare_unusual(
@@ -117,6 +137,34 @@ def _prepare_unusual(
         failures.append(_failure(name, "shape", spec.describe_shape(), str(list(array.shape))))
         return
     prepared[name] = element_strided(array)
+
+
+def borrowed_names(
+    inputs: Mapping[str, AnyArray], surfaces: Surfaces, borrow: bool | str | Sequence[str], cast: bool
+) -> tuple[list[str], bool]:
+    """(inputs to lend, whether a refusal is an error), of inputs that were prepared. Raises TypeError and ValueError
+    for a `borrow` that is none, ContractError for memory that would have had to be rearranged first."""
+    if cast:
+        raise ValueError("borrow and cast=True exclude each other: a converted array is a copy already")
+    names: list[str]
+    if isinstance(borrow, bool) or borrow == "auto":
+        names = [name for name in inputs if name not in surfaces]
+    elif isinstance(borrow, str) or not isinstance(borrow, Sequence) or not all(isinstance(n, str) for n in borrow):
+        raise TypeError(f'borrow must be True, False, "auto" or a sequence of input names, got {borrow!r}')
+    elif unknown := sorted(set(borrow) - set(inputs)):
+        raise ValueError(f"borrow names {unknown}, the inputs given are {sorted(inputs)}")
+    else:
+        names = [name for name in borrow if name not in surfaces]
+    if borrow == "auto":
+        return names, False
+    failures = [
+        _failure(name, "borrow", "memory that can be passed without a copy", "an array that is not contiguous")
+        for name in names
+        if not as_array(inputs[name]).flags.c_contiguous
+    ]
+    if failures:
+        raise ContractError(f"[inputs] cannot be lent: {'; '.join(map(str, failures))}", failures=failures)
+    return names, True
 
 
 def is_plain_text(name: str) -> bool:

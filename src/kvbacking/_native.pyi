@@ -342,6 +342,42 @@ def convert_half_to_float(source: numpy.ndarray, destination: numpy.ndarray) -> 
     Dense float16 to dense float32 of the same shape, by half_conversion_engine(). Raises ValueError.
     """
 
+def surface_refusal(dtype: str, shape: Sequence[int]) -> str | None:
+    """Why this system allows no surface for such an array, or None."""
+
+class OwnedSurface:
+    """A surface that its user fills."""
+
+    @staticmethod
+    def create(dtype: str, shape: Sequence[int], zeroed: bool = True) -> OwnedSurface:
+        """
+        Raises ContractError with the reason when this system allows no such surface, AllocationError.
+        """
+
+    @property
+    def shape(self) -> list[int]: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def bytes_per_row(self) -> int: ...
+
+    @property
+    def byte_count(self) -> int: ...
+
+    @property
+    def input_name(self) -> str:
+        """The input that it last was; empty: never."""
+
+    def map(self, writable: bool) -> numpy.ndarray:
+        """
+        An array over the memory, which stays locked while it lives. Never copies. Raises BackingInUseError.
+        """
+
 class ComputeUnits(enum.Enum):
     cpu_only = 0
 
@@ -407,7 +443,7 @@ class Model:
         Names of the functions of a multi-function package; empty where they cannot be listed.
         """
 
-    def predict(self, inputs: dict[str, numpy.ndarray], state: State | None = None) -> dict[str, numpy.ndarray]:
+    def predict(self, inputs: dict[str, numpy.ndarray | OwnedSurface], state: State | None = None) -> dict[str, numpy.ndarray]:
         """
         One prediction without backings; every output is copied into memory of its own.
         """
@@ -427,8 +463,10 @@ class State:
     def read(self, name: str) -> numpy.ndarray:
         """A copy of one buffer."""
 
-    def write(self, name: str, array: numpy.ndarray) -> None:
-        """Copies `array` (the state's shape; any strides) into one buffer."""
+    def write(self, name: str, array: numpy.ndarray, origin: Sequence[int] = []) -> None:
+        """
+        Copies `array` (any strides) into one buffer: its whole shape, or the box that begins at `origin`.
+        """
 
     def zero(self) -> None:
         """Zeroes every buffer."""
@@ -481,6 +519,34 @@ class Contract:
 
 def check_contract(model: Model, contract: Contract) -> list[CheckFailure]:
     """Every mismatch between the two at once; empty when they agree."""
+
+class InputEvidence:
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def source_address(self) -> int: ...
+
+    @property
+    def array_address(self) -> int | None: ...
+
+    @property
+    def surface_id(self) -> int: ...
+
+    @property
+    def same_storage(self) -> bool | None: ...
+
+    @property
+    def unchanged(self) -> bool | None: ...
+
+    @property
+    def bytes_copied(self) -> int: ...
+
+    @property
+    def reason(self) -> str: ...
 
 class OutputEvidence:
     @property
@@ -643,6 +709,9 @@ class Prediction:
     def evidence(self) -> list[OutputEvidence]:
         """One record per output."""
 
+    def inputs(self) -> list[InputEvidence]:
+        """How each input reached the framework."""
+
     @property
     def live(self) -> int: ...
 
@@ -668,14 +737,14 @@ class Prediction:
 
 class Session:
     @staticmethod
-    def create(model: Model, contract: Contract, *, mechanism: Mechanism, depth: int, on_ignored: OnIgnored, verify: Verify, reuse: Reuse, scan_threads: int = 1, external: Sequence[Sequence[tuple[str, object]]] = []) -> Session:
+    def create(model: Model, contract: Contract, *, mechanism: Mechanism, depth: int, on_ignored: OnIgnored, verify: Verify, reuse: Reuse, scan_threads: int = 1, external: Sequence[Sequence[tuple[str, object]]] = [], allow_input_surfaces: bool = False) -> Session:
         """
         Refuses everything that can be refused before a prediction: ContractError, AllocationError.
         """
 
-    def predict(self, inputs: dict[str, numpy.ndarray], *, live: int | None = None, fill_byte: int | None = None, state: State | None = None) -> Prediction:
+    def predict(self, inputs: dict[str, numpy.ndarray | OwnedSurface], *, live: int | None = None, fill_byte: int | None = None, state: State | None = None, borrow: Sequence[str] = [], borrow_required: bool = True) -> Prediction:
         """
-        One prediction into the lowest free set. Copies the inputs; the GIL is released.
+        One prediction into the lowest free set. Copies the inputs but those in `borrow` and surfaces; the GIL is released.
         """
 
     def stats(self) -> SessionStats:

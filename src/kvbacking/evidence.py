@@ -1,4 +1,4 @@
-"""What is known about one output of one prediction."""
+"""What is known about one output, and about one input, of one prediction."""
 
 from __future__ import annotations
 
@@ -61,3 +61,33 @@ class OutputEvidence:
 
 
 _FIELDS = tuple(f.name for f in fields(OutputEvidence))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputEvidence:
+    """How one input reached the framework. `path`: "copied" into a buffer of ours, "memory" lent where it lies, or a
+    "surface". Addresses are of first bytes: the caller's (0 for a surface), and what the framework's array said after
+    the prediction (None for a surface). `same_storage`: that array still lay in what was lent. `unchanged`: the lent
+    bytes had the same digest before and after; None where that was not looked at. `reason`: why borrow="auto" copied.
+    """
+
+    name: str
+    path: Literal["copied", "memory", "surface"]
+    source_address: int
+    array_address: int | None
+    surface_id: int
+    same_storage: bool | None
+    unchanged: bool | None
+    bytes_copied: int
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON document."""
+        return {name: getattr(self, name) for name in _INPUT_FIELDS}
+
+    @classmethod
+    def _from_native(cls, native: _native.InputEvidence) -> InputEvidence:
+        return cls(**{name: getattr(native, name) for name in _INPUT_FIELDS})
+
+
+_INPUT_FIELDS = tuple(f.name for f in fields(InputEvidence))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +12,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from kvbacking import _cache, _native
-from kvbacking._arrays import AnyArray, as_array, element_strided, is_plain_text, prepare_inputs, printable
+from kvbacking._arrays import AnyArray, Surfaces, as_array, element_strided, is_plain_text, prepare_inputs, printable
+from kvbacking._integers import as_integer
 from kvbacking.errors import ModelError
 
 ComputeUnits = Literal["all", "cpu_only", "cpu_and_gpu", "cpu_and_ne"]
@@ -111,9 +112,33 @@ class State:
         """A copy of one buffer. Raises ValueError for an unknown name."""
         return self._native.read(name)
 
-    def write(self, name: str, array: AnyArray) -> None:
-        """Copies `array` (the state's shape; its dtype, or fp16/fp32) into one buffer. Raises ValueError."""
-        self._native.write(name, element_strided(as_array(array)))
+    def write(
+        self,
+        name: str,
+        array: AnyArray,
+        *,
+        rows: int | None = None,
+        axis: int = -2,
+        at: Sequence[int] | None = None,
+    ) -> None:
+        """Copies `array` (any strides; the state's dtype, or fp16/fp32) into one buffer: once, from where it lies.
+
+        Without `rows` and `at` it has the state's shape. `rows` takes the first so many along `axis` and writes them to
+        the first rows of the state; `at` gives the indices of the first element written (a layer's keys of shape
+        [1, heads, rows, size] at (layer, 0, 0, 0)). Everything else stays as it was. Raises ValueError when it does not
+        fit, BackingInUseError while a prediction uses the state.
+        """
+        source = element_strided(as_array(array))
+        origin = [] if at is None else [as_integer("an index of at", index) for index in at]
+        if rows is not None:
+            rows, axis = as_integer("rows", rows, "an integer or None"), as_integer("axis", axis)
+            if not -source.ndim <= axis < source.ndim:
+                raise ValueError(f"axis {axis} is none of an array of shape {list(source.shape)}")
+            if not 0 <= rows <= source.shape[axis]:
+                raise ValueError(f"rows must be 0 to {source.shape[axis]}, the length of axis {axis}, got {rows}")
+            source = source[(slice(None),) * (axis % source.ndim) + (slice(0, rows),)]
+            origin = origin or [0] * source.ndim
+        self._native.write(name, source, origin)
 
     def zero(self) -> None:
         """Zeroes every buffer."""
@@ -238,8 +263,9 @@ class Model:
     ) -> dict[str, np.ndarray]:
         """The plain control path: every output copied into memory of its own, dense. `cast=True` converts the dtype of
         inputs. Raises ContractError naming every input that is wrong, PredictionError."""
-        prepared = prepare_inputs(self.inputs, inputs, cast)
-        return self._native.predict(prepared, native_state(state))
+        surfaces: Surfaces = {}
+        prepared = prepare_inputs(self.inputs, inputs, cast, surfaces)
+        return self._native.predict({**prepared, **surfaces}, native_state(state))
 
     def release_idle_inputs(self) -> None:
         """Frees the input buffers that nothing holds now; the next predictions make new ones."""

@@ -12,19 +12,21 @@ from typing import Any, Literal, Protocol, Self, get_args
 import numpy as np
 
 from kvbacking import _native
-from kvbacking._arrays import AnyArray, prepare_inputs
+from kvbacking._arrays import AnyArray, Surfaces, borrowed_names, prepare_inputs
 from kvbacking._integers import as_integer
 from kvbacking.certificate import Certificate
 from kvbacking.contract import KVContract
 from kvbacking.errors import BackingIgnoredWarning
-from kvbacking.evidence import OutputEvidence
+from kvbacking.evidence import InputEvidence, OutputEvidence
 from kvbacking.model import Model, State, native_state
+from kvbacking.surface import Surface
 
 Mechanism = Literal["auto", "framework", "raw", "surface", "pool", "external"]
 Reuse = Literal["same", "rewrap", "new"]
 Verify = Literal["off", "layout", "scan", "full"]
 OnIgnored = Literal["copy", "raise"]
 Path = Literal["backing", "copy", "framework"]
+Borrow = bool | Literal["auto"] | Sequence[str]
 
 DISABLE_VARIABLE = "KVBACKING_DISABLE_BACKINGS"
 
@@ -101,6 +103,11 @@ class Prediction(Mapping[str, np.ndarray]):
         return self._evidence
 
     @property
+    def inputs(self) -> Mapping[str, InputEvidence]:
+        """How each input reached the framework: copied, lent, or as a surface."""
+        return MappingProxyType({r.name: InputEvidence._from_native(r) for r in self._native.inputs()})
+
+    @property
     def live_count(self) -> int:
         """Live elements along the contract's axis in this prediction."""
         return self._native.live
@@ -136,8 +143,8 @@ class Prediction(Mapping[str, np.ndarray]):
 class Lender(Protocol):
     """Memory that somebody else owns and wants to know who may write (`kvbacking.mlx.OwnedBackings`)."""
 
-    def exports(self) -> Sequence[Mapping[str, AnyArray]]:
-        """One mapping from output name to a writable array per set."""
+    def exports(self) -> Sequence[Mapping[str, AnyArray | Surface]]:
+        """One mapping from output name to a writable array or a Surface per set."""
 
     def lent_to(self, session: Session) -> None:
         """Told once the session proposes that memory."""
@@ -149,7 +156,9 @@ class Session:
     A set is busy while a prediction runs into it, or its Prediction, or any view made from it, lives; with no free set
     predict() raises BackingInUseError at once. `reuse` concerns surfaces (None: what the certificate says, else "new").
     `storage` goes with mechanism "external": memory somebody else owns, one mapping from output name to a writable
-    array per set, whose number is the depth. Its owners are kept until the last wrapper, view and the session are gone.
+    array or a Surface per set, whose number is the depth. Its owners are kept until the last wrapper, view and the
+    session are gone. A Surface that has been an input is refused, here and in predict, because some report that it
+    stays locked; `allow_input_surfaces=True` proposes it all the same.
     Raises ContractError naming every mismatch, AllocationError, CertificateError for a certificate that was changed.
     """
 
@@ -169,9 +178,12 @@ class Session:
         verify: Verify = "scan",
         reuse: Reuse | None = None,
         certificate: Certificate | str | os.PathLike[str] | None = None,
-        storage: Sequence[Mapping[str, AnyArray]] | Lender | None = None,
+        storage: Sequence[Mapping[str, AnyArray | Surface]] | Lender | None = None,
+        allow_input_surfaces: bool = False,
     ) -> None:
         _check_choice("mechanism", mechanism, Mechanism)
+        if not isinstance(allow_input_surfaces, bool):
+            raise TypeError(f"allow_input_surfaces must be a bool, got {type(allow_input_surfaces).__name__}")
         if not isinstance(model, Model):
             raise TypeError(f"model must be a kvbacking.Model, got {type(model).__name__}")
         if not isinstance(contract, KVContract):
@@ -207,35 +219,56 @@ class Session:
             on_ignored=_native.OnIgnored.error if on_ignored == "raise" else _native.OnIgnored.copy,
             verify=getattr(_native.Verify, verify),
             reuse=getattr(_native.Reuse, reuse),
-            external=[list(entry.items()) for entry in external] if chosen == "external" else [],
+            external=[_native_set(entry) for entry in external] if chosen == "external" else [],
+            allow_input_surfaces=allow_input_surfaces,
         )
         if storage is not None and not isinstance(storage, Sequence):
             storage.lent_to(self)
 
     def predict(
-        self, inputs: Mapping[str, AnyArray], *, live: int | None = None, cast: bool = False, state: State | None = None
+        self,
+        inputs: Mapping[str, AnyArray | Surface],
+        *,
+        live: int | None = None,
+        cast: bool = False,
+        state: State | None = None,
+        borrow: Borrow = False,
     ) -> Prediction:
         """One prediction into a free set, checked as `verify` says. Copies the inputs, never the accepted outputs.
 
-        `live` overrides the contract's live length for this call. Raises ContractError naming every input that is
-        wrong, BackingInUseError, PredictionError, BackingIgnoredError, IntegrityError.
+        `live` overrides the contract's live length for this call. `borrow` lends inputs to the framework where they
+        lie: True all of them, names those, "auto" what can be; a Surface is never copied. Lent memory is contiguous, at
+        a multiple of 16384 bytes, kept until the framework let go of it (it may hold an input for about a second), and
+        must not be written before predict returned: with `verify` from "scan" its digest is taken before and after,
+        which is an IntegrityError when they differ. Raises ContractError naming every input that is wrong or cannot be
+        lent, BackingInUseError, PredictionError, BackingIgnoredError, IntegrityError.
         """
-        return self._predict(inputs, live, cast, state, None)
+        return self._predict(inputs, live, cast, state, None, borrow)
 
     def _predict(
         self,
-        inputs: Mapping[str, AnyArray],
+        inputs: Mapping[str, AnyArray | Surface],
         live: int | None,
         cast: bool,
         state: State | None,
         fill_byte: int | None,
+        borrow: Borrow = False,
     ) -> Prediction:
         if live is not None:
             live = as_integer("live", live, "an integer or None")
             if not -(1 << 63) <= live < 1 << 63:
                 raise ValueError(f"live must be 0 to the length of axis {self.contract.axis}, got {live}")
-        prepared = prepare_inputs(self.model.inputs, inputs, cast)
-        native = self._native.predict(prepared, live=live, fill_byte=fill_byte, state=native_state(state))
+        surfaces: Surfaces = {}
+        prepared = prepare_inputs(self.model.inputs, inputs, cast, surfaces)
+        names, required = ([], True) if borrow is False else borrowed_names(inputs, surfaces, borrow, cast)
+        native = self._native.predict(
+            {**prepared, **surfaces},
+            live=live,
+            fill_byte=fill_byte,
+            state=native_state(state),
+            borrow=names,
+            borrow_required=required,
+        )
         prediction = Prediction(native, self.contract)
         if not self._warned and native.path == "copy":
             self._warned = True
@@ -279,12 +312,18 @@ class Session:
         return f"Session({self.model.path.name!r}, mechanism={self.mechanism!r}, depth={self.depth}, {state})"
 
 
+def _native_set(entry: Mapping[str, AnyArray | Surface]) -> list[tuple[str, Any]]:
+    return [(name, value._native if isinstance(value, Surface) else value) for name, value in entry.items()]
+
+
 def _check_choice(name: str, value: object, choices: Any) -> None:
     if value not in get_args(choices):
         raise ValueError(f"{name} must be one of {get_args(choices)}, got {value!r}")
 
 
-def _storage_sets(storage: object, contract: KVContract, depth: int | None) -> Sequence[Mapping[str, AnyArray]]:
+def _storage_sets(
+    storage: object, contract: KVContract, depth: int | None
+) -> Sequence[Mapping[str, AnyArray | Surface]]:
     exports = getattr(storage, "exports", None)
     sets = exports() if callable(exports) else storage
     if isinstance(sets, (str, bytes)) or not isinstance(sets, Sequence):

@@ -331,7 +331,8 @@ CASES: tuple[Case, ...] = (
         setting=True,
         outcomes={MECHANISMS: same(Delivered(path="*"))},
         after=1,
-        why="inputs are copied into memory of ours, never proposed as outputs",
+        why="inputs are copied into memory of ours, never proposed as outputs; a `Surface` that was an input is "
+        "refused as a backing (`ContractError`) unless the session allows it",
     ),
     Case(
         fault="prediction_error",

@@ -22,6 +22,7 @@ OTHER_TESTS = {
     "flexible": ["tests/faults/test_native_checks.py", "-k", "fixed_shape"],
     "surface_limits": ["tests/contract/test_refusals.py", "-k", "surface or limit"],
     "allowed": ["tests/faults/test_elsewhere.py", "-k", "disallowed"],
+    "input_surface": ["tests/contract/test_lent_inputs.py", "-k", "was_an_input"],
     "inputs": ["tests/faults/test_native_checks.py", "-k", "inputs"],
     "busy": ["tests/contract/test_lifetimes.py"],
     "serialised": ["tests/faults/test_elsewhere.py", "-k", "wait_for_each_other"],

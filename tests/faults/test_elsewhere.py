@@ -141,3 +141,65 @@ def test_predictions_on_one_model_wait_for_each_other(
         assert not failures
         assert injection.fired["overlap"] == 0
     assert simulator.violations()["overlap"] == 0
+
+
+def test_a_surface_locked_by_being_an_input_fails_where_the_session_allows_it(
+    package: Callable[..., samples.SampleInfo],
+) -> None:
+    info = package("stateful")
+    model = kvb.Model.load(info.path)
+    others = tuple(name for name in model.outputs if name != "step")
+    contract = kvb.KVContract.from_model(model, outputs=("step",), live=1, axis=1, tail="any", unbacked=others)
+    given = info.inputs(seed=3)
+    surface = kvb.Surface(contract.shapes["step"])
+    surface.write(given["hidden"])
+    with simulator.faults(input_lock=True) as injection:
+        model.predict({**given, "hidden": surface})
+        assert injection.fired["input_lock"] > 0
+        with kvb.Session(
+            model, contract, mechanism="external", storage=[{"step": surface}], allow_input_surfaces=True
+        ) as session:
+            with pytest.raises(kvb.PredictionError, match="locked"):
+                session.predict(given)
+            assert session.stats.failed == 1
+    simulator.drain()
+    with kvb.Session(
+        model, contract, mechanism="external", storage=[{"step": surface}], allow_input_surfaces=True
+    ) as session:
+        assert session.predict(given).path == "backing"  # locked only until the framework let go of the input
+
+
+@pytest.mark.parametrize("verify", ["off", "layout", "scan", "full"])
+@pytest.mark.parametrize("mechanism", ["framework", "raw", "surface"])
+def test_a_lent_input_that_changes_meanwhile_is_noticed_where_bytes_are_read(
+    mechanism: Any, verify: Any, model: kvb.Model, contract: kvb.KVContract, inputs: dict[str, np.ndarray]
+) -> None:
+    memory = kvb.page_aligned(inputs["features"].shape)
+    memory[...] = inputs["features"]
+    done = threading.Event()
+
+    def keep_writing() -> None:
+        bits = memory.view(np.uint16)
+        while not done.wait(0.005):
+            bits[0, 0, 0] = (bits[0, 0, 0] + 1) % 1024
+
+    writer = threading.Thread(target=keep_writing)
+    with kvb.Session(model, contract, mechanism=mechanism, verify=verify) as session:
+        with simulator.faults(latency=300):
+            writer.start()
+            try:
+                if verify in ("scan", "full"):
+                    with pytest.raises(kvb.IntegrityError, match="lent input changed") as caught:
+                        session.predict({"features": memory}, borrow=True)
+                    assert [(f.output, f.check) for f in caught.value.failures] == [("features", "unchanged")]
+                else:
+                    prediction = session.predict({"features": memory}, borrow=True)
+                    assert prediction.inputs["features"].unchanged is None  # not looked at
+            finally:
+                done.set()
+                writer.join()
+        memory[...] = inputs["features"]  # it says nothing against the backings: the session goes on with them
+        assert session.predict({"features": memory}, borrow=True).path == (
+            "framework" if mechanism == "framework" else "backing"
+        )
+        assert session.stats.degraded_reason == ""

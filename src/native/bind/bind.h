@@ -14,6 +14,7 @@ void init_copy(nanobind::module_& m);
 void init_scan(nanobind::module_& m);
 void init_host(nanobind::module_& m);
 void init_measure(nanobind::module_& m);
+void init_surface(nanobind::module_& m);
 void init_model(nanobind::module_& m);
 void init_state(nanobind::module_& m);
 void init_compute_plan(nanobind::module_& m);

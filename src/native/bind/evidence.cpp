@@ -12,6 +12,16 @@ namespace nb = nanobind;
 namespace kvbacking::bind {
 
 void init_evidence(nb::module_& m) {
+  nb::class_<InputEvidence>(m, "InputEvidence")
+      .def_ro("name", &InputEvidence::name)
+      .def_ro("path", &InputEvidence::path)
+      .def_ro("source_address", &InputEvidence::source_address)
+      .def_ro("array_address", &InputEvidence::array_address)
+      .def_ro("surface_id", &InputEvidence::surface_id)
+      .def_ro("same_storage", &InputEvidence::same_storage)
+      .def_ro("unchanged", &InputEvidence::unchanged)
+      .def_ro("bytes_copied", &InputEvidence::bytes_copied)
+      .def_ro("reason", &InputEvidence::reason);
   nb::class_<OutputEvidence>(m, "OutputEvidence")
       .def_ro("name", &OutputEvidence::name)
       .def_ro("mechanism", &OutputEvidence::mechanism)

@@ -80,8 +80,8 @@ void init_model(nb::module_& m) {
       .def("functions", &Model::functions, nb::call_guard<GilReleased>(),
            "Names of the functions of a multi-function package; empty where they cannot be listed.")
       .def("predict", &predict, "inputs"_a, "state"_a = nb::none(),
-           nb::sig("def predict(self, inputs: dict[str, numpy.ndarray], state: State | None = None) -> dict[str, "
-                   "numpy.ndarray]"),
+           nb::sig("def predict(self, inputs: dict[str, numpy.ndarray | OwnedSurface], state: State | None = None) -> "
+                   "dict[str, numpy.ndarray]"),
            "One prediction without backings; every output is copied into memory of its own.");
 }
 

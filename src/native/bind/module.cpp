@@ -13,6 +13,7 @@ NB_MODULE(_native, m) {
   bind::init_scan(m);
   bind::init_host(m);
   bind::init_measure(m);
+  bind::init_surface(m);
   bind::init_model(m);
   bind::init_state(m);
   bind::init_compute_plan(m);

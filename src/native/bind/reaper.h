@@ -12,6 +12,11 @@
 namespace kvbacking::bind {
 
 std::shared_ptr<void> own(nanobind::object object);
+// Keeps an import and not only its object: an exporter may move or free what no importer holds.
+template <typename Array>
+std::shared_ptr<void> own_import(const Array& array) {
+  return own(nanobind::capsule(new Array(array), [](void* p) noexcept { delete static_cast<Array*>(p); }));
+}
 void drain_reaper();
 std::int64_t reaper_pending_count() noexcept;
 

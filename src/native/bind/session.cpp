@@ -28,16 +28,17 @@ std::vector<std::vector<ExternalStorage>> external_storage(const ExternalSets& s
   for (const auto& set : sets) {
     std::vector<ExternalStorage>& storages = result.emplace_back();
     for (const auto& [output, object] : set) {
+      if (nb::isinstance<OwnedSurface>(object)) {
+        auto surface = nb::cast<std::shared_ptr<OwnedSurface>>(object);
+        storages.push_back({output, nullptr, surface->layout(), nullptr, surface});
+        continue;
+      }
       WritableArray array;
       if (!nb::try_cast(object, array)) {
         throw Error(ErrorCode::kInvalidArgument,
                     "[bind::external_storage] output '" + output + "': exports no writable memory of the CPU");
       }
-      ExternalStorage storage{output, array.data(), layout_of(array), nullptr};
-      // The import and not only the object: an exporter may move or free what no importer holds.
-      storage.owner =
-          own(nb::capsule(new WritableArray(array), [](void* p) noexcept { delete static_cast<WritableArray*>(p); }));
-      storages.push_back(std::move(storage));
+      storages.push_back({output, array.data(), layout_of(array), own_import(array)});
     }
   }
   return result;
@@ -45,7 +46,7 @@ std::vector<std::vector<ExternalStorage>> external_storage(const ExternalSets& s
 
 std::shared_ptr<Session> create(std::shared_ptr<Model> model, const Contract& contract, Mechanism mechanism,
                                 std::size_t depth, OnIgnored on_ignored, Verify verify, Reuse reuse, int scan_threads,
-                                const ExternalSets& external) {
+                                const ExternalSets& external, bool allow_input_surfaces) {
   drain_reaper();
   SessionOptions options;
   options.mechanism = mechanism;
@@ -55,15 +56,17 @@ std::shared_ptr<Session> create(std::shared_ptr<Model> model, const Contract& co
   options.reuse = reuse;
   options.scan_threads = scan_threads;
   options.external = external_storage(external);
+  options.allow_input_surfaces = allow_input_surfaces;
   const GilReleased release;
   require_same_process();
   return Session::create(std::move(model), contract, std::move(options));
 }
 
 std::unique_ptr<Prediction> predict(Session& session, const nb::dict& inputs, std::optional<std::int64_t> live,
-                                    std::optional<std::uint8_t> fill_byte, std::shared_ptr<State> state) {
+                                    std::optional<std::uint8_t> fill_byte, std::shared_ptr<State> state,
+                                    std::vector<std::string> borrow, bool borrow_required) {
   drain_reaper();
-  const Inputs arrays(inputs);
+  const Inputs arrays(inputs, {borrow_required ? Lending::kRequired : Lending::kIfPossible, std::move(borrow)});
   const GilReleased release;
   require_same_process();
   return session.predict(arrays.native(), {live, fill_byte, std::move(state)});
@@ -123,6 +126,7 @@ void init_session(nb::module_& m) {
           nb::sig("def path(self) -> typing.Literal['backing', 'copy', 'framework']"))
       .def("names", &Prediction::names, "Backed outputs first, then the others, in the contract's order.")
       .def("evidence", nb::overload_cast<>(&Prediction::evidence, nb::const_), "One record per output.")
+      .def("inputs", &Prediction::inputs, "How each input reached the framework.")
       .def_prop_ro("live", &Prediction::live)
       .def_prop_ro("predict_ns", &Prediction::predict_ns)
       .def_prop_ro("verify_ns", &Prediction::verify_ns)
@@ -135,14 +139,15 @@ void init_session(nb::module_& m) {
   nb::class_<Session>(m, "Session")
       .def_static("create", &create, "model"_a, "contract"_a, nb::kw_only(), "mechanism"_a, "depth"_a, "on_ignored"_a,
                   "verify"_a, "reuse"_a, "scan_threads"_a = 1, "external"_a = ExternalSets(),
+                  "allow_input_surfaces"_a = false,
                   "Refuses everything that can be refused before a prediction: ContractError, AllocationError.")
-      .def(
-          "predict", &predict, "inputs"_a, nb::kw_only(), "live"_a = nb::none(), "fill_byte"_a = nb::none(),
-          "state"_a = nb::none(),
-          nb::sig(
-              "def predict(self, inputs: dict[str, numpy.ndarray], *, live: int | None = None, fill_byte: int | None = "
-              "None, state: State | None = None) -> Prediction"),
-          "One prediction into the lowest free set. Copies the inputs; the GIL is released.")
+      .def("predict", &predict, "inputs"_a, nb::kw_only(), "live"_a = nb::none(), "fill_byte"_a = nb::none(),
+           "state"_a = nb::none(), "borrow"_a = std::vector<std::string>(), "borrow_required"_a = true,
+           nb::sig("def predict(self, inputs: dict[str, numpy.ndarray | OwnedSurface], *, live: int | None = None, "
+                   "fill_byte: int | None = None, state: State | None = None, borrow: collections.abc.Sequence[str] = "
+                   "[], borrow_required: bool = True) -> Prediction"),
+           "One prediction into the lowest free set. Copies the inputs but those in `borrow` and surfaces; the GIL is "
+           "released.")
       .def("stats", &Session::stats, "Counters since the session was made.")
       .def("close", &Session::close, nb::call_guard<GilReleased>(), "Idempotent; predictions and views stay valid.")
       .def_prop_ro("closed", &Session::closed);

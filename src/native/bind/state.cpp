@@ -30,11 +30,11 @@ nb::object read(const State& state, const std::string& name) {
   return numpy_owned(std::move(output));
 }
 
-void write(State& state, const std::string& name, const ReadOnlyArray& array) {
+void write(State& state, const std::string& name, const ReadOnlyArray& array, const std::vector<std::int64_t>& origin) {
   const Layout layout = layout_of(array);
   const GilReleased release;
   require_same_process();
-  state.write(name, array.data(), layout);
+  state.write(name, array.data(), layout, origin);
 }
 
 nb::dict snapshot(const State& state) {
@@ -72,8 +72,10 @@ void init_state(nb::module_& m) {
                   "New buffers, all zero. Raises UnsupportedPlatformError before macOS 15.")
       .def("names", &State::names, "Sorted names of the states.")
       .def("read", &read, "name"_a, nb::sig("def read(self, name: str) -> numpy.ndarray"), "A copy of one buffer.")
-      .def("write", &write, "name"_a, "array"_a, nb::sig("def write(self, name: str, array: numpy.ndarray) -> None"),
-           "Copies `array` (the state's shape; any strides) into one buffer.")
+      .def("write", &write, "name"_a, "array"_a, "origin"_a = std::vector<std::int64_t>(),
+           nb::sig("def write(self, name: str, array: numpy.ndarray, origin: collections.abc.Sequence[int] = []) -> "
+                   "None"),
+           "Copies `array` (any strides) into one buffer: its whole shape, or the box that begins at `origin`.")
       .def("zero", &State::zero, nb::call_guard<GilReleased>(), "Zeroes every buffer.")
       .def("snapshot", &snapshot, nb::sig("def snapshot(self) -> dict[str, numpy.ndarray]"), "Copies of every buffer.")
       .def("restore", &restore, "arrays"_a, nb::sig("def restore(self, arrays: dict[str, numpy.ndarray]) -> None"),

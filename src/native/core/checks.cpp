@@ -24,6 +24,7 @@ constexpr std::array kTable = {
     NamedCheck{Check::kFlexible, "flexible"},
     NamedCheck{Check::kSurfaceLimits, "surface_limits"},
     NamedCheck{Check::kAllowed, "allowed"},
+    NamedCheck{Check::kInputSurface, "input_surface"},
     NamedCheck{Check::kInputs, "inputs"},
     NamedCheck{Check::kBusy, "busy"},
     NamedCheck{Check::kSerialised, "serialised"},

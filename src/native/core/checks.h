@@ -17,6 +17,7 @@ enum class Check {
   kFlexible,       // no flexible output gets a backing
   kSurfaceLimits,  // surface dimensions within what the platform allows
   kAllowed,        // isAllowedValue: for every proposal
+  kInputSurface,   // no surface that was an input is proposed
   kInputs,         // names, shapes and dtypes of the inputs
   kBusy,           // a set that somebody can still see is not handed out
   kSerialised,     // one prediction per model at a time

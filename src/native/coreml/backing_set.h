@@ -67,6 +67,8 @@ class BackingSet {
   // Fills, then wraps what has no array yet (or must have a new one) and asks isAllowedValue: of each new array:
   // throws Error(kContract) naming every output that is not allowed.
   void prepare(const Preparation& preparation);
+  // Keeps external surfaces to this prediction. Throws Error(kBackingInUse) when something else uses one.
+  std::vector<SurfaceUse> use_surfaces() const;
   // After a failed or ignored prediction: new arrays, and new surfaces, before the next one.
   void renew_next_time() noexcept { renew_ = true; }
 
@@ -80,6 +82,8 @@ class BackingSet {
 
  private:
   explicit BackingSet(std::shared_ptr<const SessionPlan> plan);
+  bool is_external_surface(const Backing& backing) const noexcept;
+  void refuse_input_surfaces() const;
   void renew();
   void fill(std::size_t output, const Preparation& preparation);
   void wrap_all();

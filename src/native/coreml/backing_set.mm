@@ -6,6 +6,7 @@
 #include "core/sentinel.h"
 #import "coreml/fork.h"
 #import "coreml/inputs.h"
+#import "coreml/owned_surface_impl.h"
 
 namespace kvbacking {
 namespace {
@@ -22,21 +23,22 @@ Backing raw_backing(const OutputPlan& output) {
   return backing;
 }
 
+Backing surface_backing(std::shared_ptr<Surface> surface) {
+  Backing backing;
+  backing.layout = surface->layout();
+  backing.surface = std::move(surface);
+  return backing;
+}
+
 Backing external_backing(const OutputPlan& output, const std::vector<ExternalStorage>& set) {
   const auto storage =
       std::find_if(set.begin(), set.end(), [&](const ExternalStorage& s) { return s.output == output.name; });
+  if (storage->surface) return surface_backing(storage->surface->impl().surface);
   Backing backing;
   backing.layout = storage->layout;
   backing.geometry = ArrayGeometry(backing.layout);
   backing.data = static_cast<std::byte*>(storage->data);
   backing.owner = storage->owner;
-  return backing;
-}
-
-Backing surface_backing(std::shared_ptr<Surface> surface) {
-  Backing backing;
-  backing.layout = surface->layout();
-  backing.surface = std::move(surface);
   return backing;
 }
 
@@ -120,12 +122,45 @@ std::shared_ptr<BackingSet> BackingSet::create(std::shared_ptr<const SessionPlan
   return set;
 }
 
-// A surface that may have been locked, or whose prediction failed, is not proposed again.
+bool BackingSet::is_external_surface(const Backing& backing) const noexcept {
+  return backing.surface && plan_->options.mechanism == Mechanism::kExternal;
+}
+
+std::vector<SurfaceUse> BackingSet::use_surfaces() const {
+  std::vector<SurfaceUse> uses;
+  for (std::size_t i = 0; i < backings_.size(); ++i) {
+    if (!is_external_surface(backings_[i])) continue;
+    uses.emplace_back(backings_[i].surface, SurfaceRole::kOutput,
+                      "[session.predict] the surface of output '" + plan_->outputs[i].name + "'");
+  }
+  return uses;
+}
+
+// One report has it that a surface stays locked once it was an input, and that the framework then ignores or refuses
+// it; others lock it only by reading. Nobody is left to guess.
+void BackingSet::refuse_input_surfaces() const {
+  if (plan_->options.allow_input_surfaces || !check_enabled(Check::kInputSurface)) return;
+  std::vector<CheckFailure> failures;
+  for (std::size_t i = 0; i < backings_.size(); ++i) {
+    if (!is_external_surface(backings_[i])) continue;
+    const std::string input = backings_[i].surface->input_name();
+    if (input.empty()) continue;
+    failures.push_back({plan_->outputs[i].name, check_name(Check::kInputSurface), "a surface that was never an input",
+                        "surface " + std::to_string(backings_[i].surface->id()) + ", which was input '" + input +
+                            "' of an earlier prediction and may still be locked; use another one, or allow it"});
+  }
+  if (failures.empty()) return;
+  throw failures_error(ErrorCode::kContract, "[session] a surface is not proposed as a backing", std::move(failures));
+}
+
+// A surface that may have been locked, or whose prediction failed, is not proposed again, unless it is the caller's.
 void BackingSet::renew() {
   for (std::size_t i = 0; i < backings_.size(); ++i) {
     Backing& backing = backings_[i];
     backing.array = {};
-    if (backing.surface) backing = surface_backing(Surface::create(surface_spec(plan_->outputs[i])));
+    if (backing.surface && !is_external_surface(backing)) {
+      backing = surface_backing(Surface::create(surface_spec(plan_->outputs[i])));
+    }
   }
   renew_ = false;
 }
@@ -146,7 +181,7 @@ void BackingSet::fill(std::size_t output, const Preparation& preparation) {
   const bool kept = options.mechanism == Mechanism::kSurface && options.reuse == Reuse::kSame;
   if (kept || backing.array) return;  // never under a living array
   if (!preparation.sentinels && !preparation.fill_byte) return;
-  const SurfaceWriteLock lock(*backing.surface);
+  const SurfaceLock lock(*backing.surface, true);
   fill_memory(lock.data(), backing.layout, preparation);
   if (preparation.sentinels) {
     fill_row_gaps(lock.data(), backing.layout, backing.surface->bytes_per_row(), gap_byte_);
@@ -159,11 +194,14 @@ void BackingSet::fill(std::size_t output, const Preparation& preparation) {
 
 void BackingSet::prepare(const Preparation& preparation) {
   if (!proposes()) return;
+  refuse_input_surfaces();
   if (renew_) renew();
   const SessionOptions& options = plan_->options;
-  if (options.mechanism == Mechanism::kSurface && options.reuse == Reuse::kRewrap) {
+  const bool rewrap = options.mechanism == Mechanism::kSurface && options.reuse == Reuse::kRewrap;
+  for (Backing& backing : backings_) {
+    if (!rewrap && !is_external_surface(backing)) continue;
     options_ = {};  // it holds the arrays too
-    for (Backing& backing : backings_) backing.array = {};
+    backing.array = {};
   }
   gap_byte_ = static_cast<std::uint8_t>(preparation.seed | 1);
   for (std::size_t i = 0; i < backings_.size(); ++i) fill(i, preparation);

@@ -1,12 +1,8 @@
 #import "coreml/inputs.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 
 #include "core/checks.h"
-#import "coreml/nserror.h"
-#include "kvbacking/copy.h"
 
 namespace kvbacking {
 namespace {
@@ -40,13 +36,6 @@ std::string allowed_shapes(const TensorSpec& spec) {
   return text;
 }
 
-const FeaturePlan* find_plan(const Model::Impl& model, const std::string& name) {
-  for (const FeaturePlan& plan : model.input_plans) {
-    if (plan.spec.name == name) return &plan;
-  }
-  return nullptr;
-}
-
 void check_array(const FeaturePlan& plan, const InputArray& input, std::vector<CheckFailure>& failures) {
   const TensorSpec& spec = plan.spec;
   if (spec.kind != FeatureKind::kMultiArray || !spec.dtype) {
@@ -62,6 +51,10 @@ void check_array(const FeaturePlan& plan, const InputArray& input, std::vector<C
     failures.push_back(
         {input.name, "inputs", "shape " + allowed_shapes(spec), "shape " + join_numbers(input.layout.shape)});
   }
+  if (input.lending != Lending::kRequired || input.surface) return;
+  if (auto reason = lending_refusal(input)) {
+    failures.push_back({input.name, "borrow", "memory that can be passed without a copy", *reason});
+  }
 }
 
 std::string input_names(const Model::Impl& model) {
@@ -71,6 +64,13 @@ std::string input_names(const Model::Impl& model) {
 }
 
 }  // namespace
+
+const FeaturePlan* find_input_plan(const Model::Impl& model, const std::string& name) {
+  for (const FeaturePlan& plan : model.input_plans) {
+    if (plan.spec.name == name) return &plan;
+  }
+  return nullptr;
+}
 
 std::string join_numbers(const std::vector<std::int64_t>& numbers) {
   std::string text = "[";
@@ -96,7 +96,7 @@ std::vector<CheckFailure> check_inputs(const Model::Impl& model, const std::vect
     const auto same_name = [&](const InputArray& other) { return other.name == input.name; };
     if (std::any_of(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(i), same_name)) {
       failures.push_back({input.name, "inputs", "each input once", "the name twice"});
-    } else if (const FeaturePlan* plan = find_plan(model, input.name)) {
+    } else if (const FeaturePlan* plan = find_input_plan(model, input.name)) {
       check_array(*plan, input, failures);
     } else {
       failures.push_back({input.name, "inputs", "one of the model's inputs (" + input_names(model) + ")",
@@ -117,42 +117,6 @@ void require_inputs(const Model::Impl& model, const std::vector<InputArray>& inp
   if (auto failures = check_inputs(model, inputs); !failures.empty()) {
     throw failures_error(ErrorCode::kContract, "[predict] the inputs do not fit the model", std::move(failures));
   }
-}
-
-PreparedInputs prepare_inputs(Model::Impl& model, const std::vector<InputArray>& inputs, bool with_digests) {
-  PreparedInputs prepared;
-  auto features = adopt([[NSMutableDictionary<NSString*, MLFeatureValue*> alloc] initWithCapacity:inputs.size()]);
-  for (const InputArray& input : inputs) {
-    const FeaturePlan* plan = find_plan(model, input.name);
-    if (plan == nullptr) continue;  // only with the input check switched off
-    const bool is_usual =
-        plan->dense && plan->dense->shape == input.layout.shape && plan->dense->dtype == input.layout.dtype;
-    const Layout dense = is_usual ? *plan->dense : Layout::dense(input.layout.dtype, input.layout.shape);
-    const std::size_t byte_count = dense.byte_count();
-    bool created = false;
-    std::shared_ptr<InputLoan> loan = plan->pool->borrow(byte_count, &created);
-    std::byte* const data = loan->buffer->memory->payload();
-    copy_elements(input.data, input.layout, data, dense);
-    prepared.byte_count += static_cast<std::int64_t>(byte_count);
-    prepared.buffers_created += created ? 1 : 0;
-    if (with_digests) {
-      XXH128_canonical_t canonical;
-      XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, byte_count));
-      Digest digest;
-      std::copy(std::begin(canonical.digest), std::end(canonical.digest), digest.begin());
-      prepared.digests.emplace_back(input.name, digest);
-    }
-    const auto address = reinterpret_cast<std::uintptr_t>(data);
-    prepared.ranges.push_back({input.name, address, address + byte_count, 0});
-    const auto array =
-        wrap_memory(data, dense.dtype, is_usual ? plan->geometry : ArrayGeometry(dense), std::move(loan));
-    [features.get() setObject:[MLFeatureValue featureValueWithMultiArray:array.get()] forKey:plan->name.get()];
-  }
-  NSError* error = nil;
-  auto provider = adopt([[MLDictionaryFeatureProvider alloc] initWithDictionary:features.get() error:&error]);
-  if (!provider) throw nserror_error(ErrorCode::kPrediction, "predict.inputs", error);
-  prepared.provider = retain(static_cast<id<MLFeatureProvider>>(provider.get()));
-  return prepared;
 }
 
 }  // namespace kvbacking

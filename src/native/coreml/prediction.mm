@@ -1,6 +1,7 @@
 #import "kvbacking/session.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #import "coreml/fork.h"
@@ -15,6 +16,7 @@ struct View::Impl {
   Lease lease;
   std::shared_ptr<void> owner;
   std::shared_ptr<Surface> surface;
+  std::optional<SurfaceUse> use;
   std::unique_ptr<PixelReadLock> lock;
   const void* data = nullptr;
   Layout layout;
@@ -52,6 +54,7 @@ std::int64_t Prediction::predict_ns() const noexcept { return impl_->predict_ns;
 std::int64_t Prediction::verify_ns() const noexcept { return impl_->verify_ns; }
 std::int64_t Prediction::copy_ns() const noexcept { return impl_->copy_ns; }
 const std::vector<OutputEvidence>& Prediction::evidence() const noexcept { return impl_->evidence; }
+const std::vector<InputEvidence>& Prediction::inputs() const noexcept { return impl_->inputs; }
 
 std::vector<std::string> Prediction::names() const {
   std::vector<std::string> names;
@@ -88,6 +91,7 @@ std::unique_ptr<View> Prediction::view(const std::string& name) const {
   }
   if (view->surface) {
     guarded("prediction.view", ErrorCode::kPrediction, [&] {
+      view->use.emplace(view->surface, SurfaceRole::kMapped, "[prediction.view] the surface of output '" + name + "'");
       view->lock = std::make_unique<PixelReadLock>(CfPtr<CVPixelBufferRef>::retain(view->surface->pixel_buffer()));
     });
     view->data = view->lock->data();

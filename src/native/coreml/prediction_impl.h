@@ -28,6 +28,7 @@ struct ShownOutput {
 struct Prediction::Impl {
   Path path = Path::kFramework;
   std::vector<OutputEvidence> evidence;
+  std::vector<InputEvidence> inputs;
   std::int64_t live = 0, predict_ns = 0, verify_ns = 0, copy_ns = 0;
   mutable std::mutex mutex;
   bool released = false;

@@ -5,6 +5,7 @@
 #import "coreml/inputs.h"
 #import "coreml/model_impl.h"
 #import "coreml/nserror.h"
+#import "coreml/owned_surface_impl.h"
 
 namespace kvbacking {
 namespace {
@@ -31,17 +32,18 @@ void check_external_set(const Contract& contract, const std::vector<ExternalStor
     if (found->layout.dtype != output.dtype || found->layout.shape != output.shape) {
       failures.push_back({output.name, "external", Layout::dense(output.dtype, output.shape).describe() + place,
                           found->layout.describe()});
-    } else if (found->data == nullptr || found->layout.overlaps_itself()) {
+    } else if (!found->surface && (found->data == nullptr || found->layout.overlaps_itself())) {
       failures.push_back({output.name, "external", "memory whose elements are distinct" + place,
                           found->data == nullptr ? "no address" : found->layout.describe()});
     }
   }
 }
 
-struct Span {
-  std::string output;
-  std::uintptr_t begin, end;
-};
+MemoryRange range_of(const ExternalStorage& storage) {
+  if (storage.surface) return storage.surface->impl().surface->range(storage.output);
+  const auto begin = reinterpret_cast<std::uintptr_t>(storage.data);
+  return {storage.output, begin, begin + storage.layout.span_byte_count(), 0};
+}
 
 void check_external(const Contract& contract, const SessionOptions& options, std::vector<CheckFailure>& failures) {
   if (options.external.size() != options.depth) {
@@ -52,17 +54,15 @@ void check_external(const Contract& contract, const SessionOptions& options, std
     check_external_set(contract, options.external[i], i, failures);
   }
   if (!failures.empty()) return;  // spans of refused layouts mean nothing
-  std::vector<Span> spans;
+  MemoryRanges ranges;
   for (const auto& set : options.external) {
     for (const ExternalStorage& storage : set) {
-      const auto begin = reinterpret_cast<std::uintptr_t>(storage.data);
-      const Span span{storage.output, begin, begin + storage.layout.span_byte_count()};
-      for (const Span& other : spans) {
-        if (span.begin < other.end && other.begin < span.end) {
-          failures.push_back({span.output, "distinct", "storage of its own", "memory shared with " + other.output});
-        }
+      const MemoryRange range = range_of(storage);
+      for (const MemoryRange& other : ranges) {
+        if (!range.overlaps(other)) continue;
+        failures.push_back({range.name, "distinct", "storage of its own", "memory shared with " + other.name});
       }
-      spans.push_back(span);
+      ranges.push_back(range);
     }
   }
 }

@@ -78,6 +78,8 @@ class SessionCall {
     if (options_.state) state_use.emplace(options_.state->impl());
     taken_ = session_.take_set();
     const std::uint64_t sequence = session_.sequence.fetch_add(1, std::memory_order_relaxed);
+    refuse_lent_backings(inputs);
+    const auto surfaces = taken_.set->use_surfaces();
     {
       const StageSignpost signpost(Stage::kPrepare);
       taken_.set->prepare({scans_, options_.fill_byte, sequence * kSeedStep});
@@ -86,6 +88,7 @@ class SessionCall {
     RenewUnlessDone renew{*taken_.set};
     predict();
     state_use.reset();
+    judge_inputs();
     judge();
     renew.done = !was_ignored_;
     return finish();
@@ -100,6 +103,30 @@ class SessionCall {
     count.done = true;
     predict_ns_ = raw.elapsed_ns;
     arrays_ = collect_outputs(raw.features.get(), plan_.keys, failures_);
+  }
+
+  // Before anything is written into the set.
+  void refuse_lent_backings(const std::vector<InputArray>& inputs) {
+    for (const MemoryRange& lent : lent_ranges(inputs)) {
+      for (std::size_t i = 0; i < taken_.set->backings().size(); ++i) {
+        if (!taken_.set->backings()[i].range().overlaps(lent)) continue;
+        failures_.push_back({lent.name, check_name(Check::kDistinct), "memory that this prediction does not write",
+                             "memory shared with the backing of output '" + plan_.outputs[i].name + "'"});
+      }
+    }
+    if (failures_.empty()) return;
+    throw failures_error(ErrorCode::kContract, "[session.predict] a lent input cannot be used", std::move(failures_));
+  }
+
+  // What is wrong with a lent input is the caller's doing: it says nothing against the backings.
+  void judge_inputs() {
+    if (inputs_.lent.empty()) return;
+    auto failures = inspect_lent_inputs(inputs_);
+    inputs_.uses.clear();
+    if (failures.empty()) return;
+    const CountFailure count{session_};
+    throw failures_error(ErrorCode::kIntegrity, "[session.predict] a lent input changed while the framework read it",
+                         std::move(failures));
   }
 
   void judge() {
@@ -234,6 +261,7 @@ class SessionCall {
                                      std::move(result.owner), std::move(result.surface)});
       prediction->evidence.push_back(std::move(result.evidence));
     }
+    prediction->inputs = std::move(inputs_.evidence);
     taken_.lease.attach(register_viewed_memory(std::move(ranges)));
     prediction->lease = std::move(taken_.lease);
     const std::lock_guard<std::mutex> lock(session_.mutex);

@@ -80,17 +80,31 @@ OwnedOutput read_buffer(State::Impl& impl, const std::string& name) {
   return output;
 }
 
-void write_buffer(State::Impl& impl, const std::string& name, const void* data, const Layout& source) {
+void require_fit(const std::string& name, const std::vector<std::int64_t>& whole, const Layout& source,
+                 const std::vector<std::int64_t>& origin) {
+  bool fits =
+      source.shape.size() == whole.size() && (origin.empty() ? source.shape == whole : origin.size() == whole.size());
+  for (std::size_t i = 0; fits && i < origin.size(); ++i) {
+    fits = origin[i] >= 0 && source.shape[i] <= whole[i] && origin[i] <= whole[i] - source.shape[i];
+  }
+  if (fits) return;
+  throw Error(ErrorCode::kInvalidArgument, "[state.write] '" + name + "' has shape " + join_numbers(whole) + ", got " +
+                                               join_numbers(source.shape) +
+                                               (origin.empty() ? "" : " at " + join_numbers(origin)));
+}
+
+void write_buffer(State::Impl& impl, const std::string& name, const void* data, const Layout& source,
+                  const std::vector<std::int64_t>& origin) {
   with_buffer(impl, name, [&](MLMultiArray* buffer) {
     const Layout before = buffer_layout(name, buffer);
-    if (before.shape != source.shape) {
-      throw Error(ErrorCode::kInvalidArgument, "[state.write] '" + name + "' has shape " + join_numbers(before.shape) +
-                                                   ", got " + join_numbers(source.shape));
-    }
+    require_fit(name, before.shape, source, origin);
     write_bytes(buffer, [&](void* bytes, std::size_t byte_count, const std::vector<std::int64_t>& strides) {
-      const Layout layout = Layout::strided(before.dtype, before.shape, strides);
-      require_bytes(name, layout, byte_count);
-      copy_elements(data, source, bytes, layout);
+      require_bytes(name, Layout::strided(before.dtype, before.shape, strides), byte_count);
+      const Layout box = Layout::strided(before.dtype, source.shape, strides);
+      std::int64_t first = 0;
+      for (std::size_t i = 0; i < origin.size(); ++i) first += origin[i] * strides[i];
+      auto* const begin = static_cast<std::byte*>(bytes) + static_cast<std::size_t>(first) * element_size(box.dtype);
+      copy_elements(data, source, begin, box);
     });
   });
 }
@@ -150,12 +164,13 @@ OwnedOutput State::read(const std::string& name) const {
   });
 }
 
-void State::write(const std::string& name, const void* data, const Layout& layout) {
+void State::write(const std::string& name, const void* data, const Layout& layout,
+                  const std::vector<std::int64_t>& origin) {
   require_same_process();
   guarded("state.write", ErrorCode::kModel, [&] {
     find_spec(*impl_, name);
     const StateUse use(*impl_);
-    write_buffer(*impl_, name, data, layout);
+    write_buffer(*impl_, name, data, layout, origin);
   });
 }
 
@@ -189,7 +204,7 @@ void State::restore(const std::vector<OwnedOutput>& snapshot) {
     for (const OwnedOutput& buffer : snapshot) find_spec(*impl_, buffer.name);
     const StateUse use(*impl_);
     for (const OwnedOutput& buffer : snapshot) {
-      write_buffer(*impl_, buffer.name, buffer.memory.get(), buffer.layout);
+      write_buffer(*impl_, buffer.name, buffer.memory.get(), buffer.layout, {});
     }
   });
 }

@@ -7,8 +7,11 @@
 #import <CoreVideo/CoreVideo.h>
 #import <IOSurface/IOSurface.h>
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,15 +51,37 @@ class Surface {
   std::size_t byte_count() const noexcept { return bytes_per_row_ * row_count_; }
   // Where it is mapped: to compare addresses, never to read without a lock.
   MemoryRange range(const std::string& name) const;
+  // It was passed as this input: whether such a surface may be an output afterwards is disputed, so it is remembered.
+  void note_input(const std::string& name);
+  std::string input_name() const;  // empty: never
 
  private:
+  friend class SurfaceUse;
   Surface() = default;
   CfPtr<CVPixelBufferRef> pixel_buffer_;
   IOSurfaceID id_ = 0;
   std::uintptr_t address_ = 0;
   Layout layout_;
   std::size_t bytes_per_row_ = 0, row_count_ = 0;
+  std::atomic<std::int32_t> uses_{0};  // SurfaceUse
+  mutable std::mutex note_mutex_;
+  std::string input_name_;
   Counted<Counter::kSurface> counted_;
+};
+
+// What a surface is used for right now. Mappings go with mappings, inputs with inputs, an output is alone.
+enum class SurfaceRole { kMapped, kInput, kOutput };
+class SurfaceUse {
+ public:
+  // Throws Error(kBackingInUse), its message beginning with `what`, when another role holds the surface.
+  SurfaceUse(std::shared_ptr<Surface> surface, SurfaceRole role, const std::string& what);
+  ~SurfaceUse();
+  SurfaceUse(SurfaceUse&&) noexcept = default;
+  SurfaceUse& operator=(SurfaceUse&&) = delete;
+
+ private:
+  std::shared_ptr<Surface> surface_;
+  SurfaceRole role_;
 };
 
 // At most `threshold` buffers exist at a time; beyond it create() throws Error(kBackingInUse).
@@ -89,17 +114,18 @@ class PixelReadLock {
   std::size_t byte_count_ = 0;
 };
 
-// Write access through the IOSurface, only before an array over it exists (a lock of the pixel buffer could stick).
-class SurfaceWriteLock {
+// Access through the IOSurface and not the pixel buffer, whose lock could stick to an array that is made over it.
+class SurfaceLock {
  public:
-  explicit SurfaceWriteLock(const Surface& surface);
-  ~SurfaceWriteLock();
-  SurfaceWriteLock(const SurfaceWriteLock&) = delete;
-  SurfaceWriteLock& operator=(const SurfaceWriteLock&) = delete;
+  SurfaceLock(const Surface& surface, bool writable);
+  ~SurfaceLock();
+  SurfaceLock(SurfaceLock&& other) noexcept;
+  SurfaceLock& operator=(SurfaceLock&&) = delete;
   void* data() const noexcept { return data_; }
 
  private:
-  IOSurfaceRef surface_;
+  IOSurfaceRef surface_;  // null once moved from
+  IOSurfaceLockOptions options_;
   void* data_ = nullptr;
 };
 

@@ -1,5 +1,6 @@
 #import "coreml/surface.h"
 
+#include <limits>
 #include <utility>
 
 #include "core/checks.h"
@@ -164,19 +165,93 @@ PixelReadLock::PixelReadLock(CfPtr<CVPixelBufferRef> pixel_buffer) : pixel_buffe
 
 PixelReadLock::~PixelReadLock() { CVPixelBufferUnlockBaseAddress(pixel_buffer_.get(), kCVPixelBufferLock_ReadOnly); }
 
-SurfaceWriteLock::SurfaceWriteLock(const Surface& surface) : surface_(surface.io_surface()) {
-  if (const kern_return_t status = IOSurfaceLock(surface_, kReadWrite, nullptr); status != KERN_SUCCESS) {
+SurfaceLock::SurfaceLock(const Surface& surface, bool writable)
+    : surface_(surface.io_surface()), options_(writable ? kReadWrite : kIOSurfaceLockReadOnly) {
+  const char* const purpose = writable ? "writing" : "reading";
+  if (const kern_return_t status = IOSurfaceLock(surface_, options_, nullptr); status != KERN_SUCCESS) {
     throw Error(ErrorCode::kAllocation,
-                "[surface.lock] a surface cannot be locked for writing: " + std::to_string(status),
+                std::string("[surface.lock] a surface cannot be locked for ") + purpose + ": " + std::to_string(status),
                 {{"code", std::int64_t{status}}});
   }
   data_ = IOSurfaceGetBaseAddress(surface_);
   if (data_ == nullptr) {
-    IOSurfaceUnlock(surface_, kReadWrite, nullptr);
+    IOSurfaceUnlock(surface_, options_, nullptr);
     throw Error(ErrorCode::kAllocation, "[surface.lock] a locked surface has no base address");
   }
 }
 
-SurfaceWriteLock::~SurfaceWriteLock() { IOSurfaceUnlock(surface_, kReadWrite, nullptr); }
+SurfaceLock::SurfaceLock(SurfaceLock&& other) noexcept
+    : surface_(std::exchange(other.surface_, nullptr)), options_(other.options_), data_(other.data_) {}
+
+SurfaceLock::~SurfaceLock() {
+  if (surface_ != nullptr) IOSurfaceUnlock(surface_, options_, nullptr);
+}
+
+void Surface::note_input(const std::string& name) {
+  const std::lock_guard<std::mutex> lock(note_mutex_);
+  input_name_ = name;
+}
+
+std::string Surface::input_name() const {
+  const std::lock_guard<std::mutex> lock(note_mutex_);
+  return input_name_;
+}
+
+namespace {
+
+constexpr std::int32_t kOneOutput = std::numeric_limits<std::int32_t>::min();
+
+// Positive: mappings; negative: predictions that read it; kOneOutput: one that writes it.
+std::optional<std::int32_t> joined(std::int32_t uses, SurfaceRole role) {
+  switch (role) {
+    case SurfaceRole::kMapped:
+      if (uses >= 0) return uses + 1;
+      break;
+    case SurfaceRole::kInput:
+      if (uses <= 0 && uses != kOneOutput) return uses - 1;
+      break;
+    case SurfaceRole::kOutput:
+      if (uses == 0) return kOneOutput;
+      break;
+  }
+  return std::nullopt;
+}
+
+const char* describe_uses(std::int32_t uses) {
+  if (uses > 0) return "is mapped or seen through a view: drop every array over it";
+  return uses == kOneOutput ? "is the backing of a running prediction: wait for it"
+                            : "is the input of a running prediction: wait for it";
+}
+
+}  // namespace
+
+SurfaceUse::SurfaceUse(std::shared_ptr<Surface> surface, SurfaceRole role, const std::string& what)
+    : surface_(std::move(surface)), role_(role) {
+  std::int32_t uses = surface_->uses_.load(std::memory_order_relaxed);
+  for (;;) {
+    const auto next = joined(uses, role);
+    if (!next) {
+      throw Error(ErrorCode::kBackingInUse,
+                  what + " (id " + std::to_string(surface_->id()) + ") " + describe_uses(uses));
+    }
+    if (surface_->uses_.compare_exchange_weak(uses, *next, std::memory_order_acquire, std::memory_order_relaxed)) {
+      return;
+    }
+  }
+}
+
+SurfaceUse::~SurfaceUse() {
+  if (!surface_) return;
+  switch (role_) {
+    case SurfaceRole::kMapped:
+      surface_->uses_.fetch_sub(1, std::memory_order_release);
+      break;
+    case SurfaceRole::kInput:
+      surface_->uses_.fetch_add(1, std::memory_order_release);
+      break;
+    case SurfaceRole::kOutput:
+      surface_->uses_.store(0, std::memory_order_release);
+  }
+}
 
 }  // namespace kvbacking

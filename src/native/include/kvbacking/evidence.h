@@ -1,4 +1,5 @@
-// What is known about one output of one prediction (OutputEvidence in Python). A plain value.
+// What is known about one output, and about one input, of one prediction (OutputEvidence, InputEvidence in Python).
+// Plain values.
 // A field that was not evaluated is empty, never true. Threads: a value. Ownership: owns its strings.
 #pragma once
 
@@ -36,6 +37,19 @@ struct OutputEvidence {
   std::optional<bool> fresh;
   std::optional<bool> distinct;
   std::vector<std::string> checked;  // the checks that were evaluated, in order
+};
+
+// How an input reached the framework. Addresses are numbers to compare, not to read.
+struct InputEvidence {
+  std::string name;
+  std::string path;                            // "copied" | "memory" (lent) | "surface"
+  std::uint64_t source_address = 0;            // of the caller's first byte; 0: a surface
+  std::optional<std::uint64_t> array_address;  // what the framework's array said after the prediction; empty: a surface
+  std::uint32_t surface_id = 0;                // 0: not a surface
+  std::optional<bool> same_storage;            // after the prediction, the array still lies in what was lent
+  std::optional<bool> unchanged;               // the lent bytes had the same digest before and after
+  std::size_t bytes_copied = 0;
+  std::string reason;  // why it was copied although it might have been lent
 };
 
 }  // namespace kvbacking

@@ -17,6 +17,7 @@
 #include "kvbacking/evidence.h"
 #include "kvbacking/layout.h"
 #include "kvbacking/model.h"
+#include "kvbacking/owned_surface.h"
 #include "kvbacking/state.h"
 
 namespace kvbacking {
@@ -31,12 +32,23 @@ enum class Path { kBacking, kCopy, kFramework };
 const char* mechanism_name(Mechanism mechanism) noexcept;
 const char* path_name(Path path) noexcept;
 
-// Caller memory to read during predict() (copied into native input buffers before the framework runs).
+// How an input may reach the framework: copied into a native input buffer first, or lent as it is.
+enum class Lending { kCopy, kIfPossible, kRequired };
+
+// Caller memory to read during predict(). Lent memory is wrapped where it lies and must not change before predict()
+// returned; `owner` is let go of when the framework let go of the wrapper, on whatever thread, maybe a second later.
 struct InputArray {
   std::string name;
   const void* data = nullptr;
   Layout layout;
+  Lending lending = Lending::kCopy;
+  std::shared_ptr<void> owner = {};            // of lent memory
+  std::shared_ptr<OwnedSurface> surface = {};  // instead of `data`: passed as it is, never copied
 };
+
+// Why memory cannot be lent as an input, or empty: it must have an owner, be dense and begin at a multiple of
+// Allocation::granularity().
+std::optional<std::string> lending_refusal(const InputArray& input);
 
 // Memory somebody else owns, to be used as the backing of one output (mechanism external). `owner` is let go of when
 // the last wrapper, view and session are gone, on whatever thread that happens.
@@ -45,6 +57,7 @@ struct ExternalStorage {
   void* data = nullptr;
   Layout layout;
   std::shared_ptr<void> owner;
+  std::shared_ptr<OwnedSurface> surface = {};  // instead of `data`, `layout` is its own
 };
 
 struct SessionOptions {
@@ -55,6 +68,8 @@ struct SessionOptions {
   Reuse reuse = Reuse::kNew;  // surfaces only
   int scan_threads = 1;
   std::vector<std::vector<ExternalStorage>> external;  // one vector per set; mechanism external only
+  // An external surface that was an input before is proposed all the same; sources disagree whether it stays locked.
+  bool allow_input_surfaces = false;
 };
 
 struct PredictOptions {
@@ -93,6 +108,7 @@ class Prediction {
   std::vector<std::string> names() const;  // contract outputs first, then unbacked, in the contract's order
   const OutputEvidence& evidence(const std::string& name) const;  // throws Error(kInvalidArgument): unknown name
   const std::vector<OutputEvidence>& evidence() const noexcept;
+  const std::vector<InputEvidence>& inputs() const noexcept;  // how each input reached the framework
   std::int64_t live() const noexcept;
   std::int64_t predict_ns() const noexcept;  // the framework call alone
   std::int64_t verify_ns() const noexcept;

@@ -33,9 +33,11 @@ class State {
   std::vector<std::string> names() const;  // sorted
   // Copies. Throws Error(kInvalidArgument) for an unknown name.
   OwnedOutput read(const std::string& name) const;
-  // Copies from caller memory of the state's shape, any strides; dtype equal or fp16 <-> fp32. Throws
-  // Error(kInvalidArgument) on another name, shape or dtype.
-  void write(const std::string& name, const void* data, const Layout& layout);
+  // Copies from caller memory, any strides, dtype equal or fp16 <-> fp32, straight into the buffer: the state's whole
+  // shape, or with `origin` the box that begins at these indices; the rest stays. Throws Error(kInvalidArgument) on
+  // another name or dtype, or a shape that does not fit.
+  void write(const std::string& name, const void* data, const Layout& layout,
+             const std::vector<std::int64_t>& origin = {});
   void zero();                                // every buffer
   std::vector<OwnedOutput> snapshot() const;  // every buffer, copied
   // Copies; names, shapes and dtypes must be those of a snapshot of this model. Throws as write() does.
