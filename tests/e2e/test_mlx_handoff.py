@@ -139,6 +139,38 @@ def test_exactly_the_live_rows_are_copied_and_decoding_copies_no_more(setup: Set
         assert (kvb.mlx.address_of(cache.keys), kvb.mlx.address_of(cache.values)) == layer.cache_addresses
 
 
+def test_where_most_rows_are_live_dense_memory_is_copied_whole(setup: Setup) -> None:
+    model, contract, inputs = setup
+    live = CAPACITY - 4
+    with kvb.Session(model, contract, mechanism="raw") as session:
+        prediction = session.predict(inputs, live=live)
+        wanted = native_caches(prediction, contract, caches.KVCache, live)
+        got = [caches.KVCache() for _ in range(LAYERS)]
+        report = kvb.mlx.handoff(prediction, got, contract)
+    assert report.bytes_copied == LAYERS * 2 * KV_HEADS * CAPACITY * SIZE * 2
+    assert {cache.keys.shape[2] for cache in got} == {CAPACITY}
+    mx.eval([cache.update_and_fetch(token(1), token(2)) for cache in got])
+    for cache, layer in zip(got, report.layers, strict=True):
+        assert (kvb.mlx.address_of(cache.keys), kvb.mlx.address_of(cache.values)) == layer.cache_addresses
+        cache.trim(1)
+    assert same_steps(got, wanted, steps=6)  # beyond the capacity, too
+
+
+def test_full_memory_gets_room(setup: Setup) -> None:
+    model, contract, inputs = setup
+    with kvb.Session(model, contract, mechanism="raw") as session:
+        prediction = session.predict(inputs, live=CAPACITY)
+        wanted = native_caches(prediction, contract, caches.KVCache, CAPACITY)
+        got = [caches.KVCache() for _ in range(LAYERS)]
+        report = kvb.mlx.handoff(prediction, got, contract)
+        joined = [caches.ConcatenateKVCache() for _ in range(LAYERS)]
+        kvb.mlx.handoff(prediction, joined, contract)
+    assert report.bytes_copied == LAYERS * 2 * KV_HEADS * CAPACITY * SIZE * 2
+    assert {cache.keys.shape[2] for cache in got} == {256}
+    assert {cache.keys.shape[2] for cache in joined} == {CAPACITY}
+    assert same_steps(got, wanted)
+
+
 def test_the_set_is_free_and_may_be_written_as_soon_as_it_returns(setup: Setup) -> None:
     model, contract, inputs = setup
     with kvb.Session(model, contract, mechanism="raw", depth=1) as session:
@@ -315,7 +347,7 @@ def test_nothing_is_touched_when_something_does_not_fit(setup: Setup) -> None:
             kvb.mlx.handoff(prediction, [good[0]] * LAYERS, contract)
         with pytest.raises(TypeError, match="no cache class"):
             kvb.mlx.handoff(prediction, [*good[:2], object()], contract)
-        with pytest.raises(TypeError, match="by itself"):
+        with pytest.raises(kvb.ContractError, match="for states"):
             kvb.mlx.handoff(prediction, [*good[:2], caches.ArraysCache(2)], contract)
         with pytest.raises(kvb.ContractError, match="both"):
             kvb.mlx.handoff(prediction, good, contract, keys=["key_cache"])

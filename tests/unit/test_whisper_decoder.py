@@ -74,7 +74,7 @@ def test_imported_rows_are_the_bytes_that_were_given(directory: Path) -> None:
     decoder = make_decoder(directory)
     k, v = key_value()
     cache = decoder.import_cache(k, v, LIVE)
-    for layer, (key, value) in enumerate(cache.source):
+    for layer, (key, value) in enumerate(cache.source.arrays):
         assert np.array(key).tobytes() == k[layer, :LIVE].tobytes()
         assert np.array(value).tobytes() == v[layer, :LIVE].tobytes()
 

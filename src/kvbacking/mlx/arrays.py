@@ -133,11 +133,24 @@ def zeros(shape: Sequence[int], dtype: str) -> Any:
 
 
 def copied_rows(view: np.ndarray, live: int, rows: int) -> Any:
-    """[1, heads, rows, size] with the first `live` rows of `view` [1, heads, capacity, size], the rest zero: one copy
-    of exactly the live rows, with room to decode into."""
+    """[1, heads, rows, size] with the first `live` rows of `view` [1, heads, capacity, size] and room to decode into:
+    one copy, of exactly the live rows or, when `rows` is the capacity of dense memory, of all of it."""
+    if _whole(view, rows):
+        array = core().array(view)
+        core().eval(array)
+        return array
     array = zeros((view.shape[0], view.shape[1], rows, view.shape[3]), view.dtype.name)
     np.copyto(np.array(array, copy=False)[:, :, :live], view[:, :, :live])
     return array
+
+
+def copied_byte_count(view: np.ndarray, live: int, rows: int) -> int:
+    """Bytes that `copied_rows` reads."""
+    return view.nbytes if _whole(view, rows) else view[:, :, :live].nbytes
+
+
+def _whole(view: np.ndarray, rows: int) -> bool:
+    return rows == view.shape[2] and view.flags.c_contiguous
 
 
 def aligned_zeros(shape: Sequence[int], dtype: str) -> Any:

@@ -7,13 +7,16 @@ model does it, at positions 0 to live - 1; the token to feed next is number `liv
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kvbacking._integers import as_integer
 from kvbacking.errors import ContractError
 from kvbacking.mlx.arrays import core, optional_module
 
+# Copying all rows costs one pass; copying some into memory of more rows first has to clear that: at this share of live
+# rows the two cost the same.
+WHOLE = 0.75
 STEP = 256  # mlx-lm grows a cache by this many rows; a cache that still has one spare row is updated in place
 
 
@@ -82,13 +85,16 @@ def arrays_in(cache: Any) -> list[Any]:
     return held
 
 
-def rows_wanted(cache: Any, live: int) -> int:
-    """Rows to give a cache that gets `live` of them, so that the next token needs no growth."""
+def rows_wanted(cache: Any, live: int, capacity: int) -> int:
+    """Rows to give a cache that gets `live` of `capacity` rows, so that the next token needs no growth."""
     if type(cache).__name__ in ("ConcatenateKVCache", "QuantizedKVCache"):  # they keep the live rows only
         return live
-    rows = (live // STEP + 1) * STEP
     limit = getattr(cache, "max_size", None)
-    return max(live, min(rows, limit)) if isinstance(limit, int) else rows
+    if isinstance(limit, int):
+        return max(live, min((live // STEP + 1) * STEP, limit))
+    if WHOLE * capacity <= live < capacity:
+        return capacity
+    return (live // STEP + 1) * STEP
 
 
 def _known_name(cache: Any) -> str:
@@ -117,7 +123,7 @@ def check(
     cache."""
     name = _known_name(cache)
     if name in ("CacheList", "ArraysCache"):
-        raise TypeError(f"[mlx.fill] a {name} takes more than one pair of rows: fill() it by itself")
+        raise TypeError(f"[mlx.fill] a {name} takes no single pair of rows: fill() it by itself")
     k, v = shapes
     if len(k) != 4 or len(v) != 4 or k[:3] != v[:3]:
         raise ContractError(
@@ -215,14 +221,25 @@ def _fill_batch_rotating(cache: Any, keys: Any, values: Any, live: int) -> None:
 def _fill_arrays(cache: Any, convolution: Any, recurrent: Any, live: int) -> None:
     if live <= 0:
         raise ContractError(f"[mlx.fill] live must be positive, got {live}")
+    check_state(cache, (convolution, recurrent))
+    cache[0], cache[1] = convolution, recurrent
+
+
+def check_state(cache: Any, given: Sequence[Any]) -> None:
+    """What `fill` refuses of a convolution's and a recurrent state (MLX's or NumPy's) for an ArraysCache."""
+    _known_name(cache)
     if len(cache.cache) != 2:
         raise ContractError(f"[mlx.fill] ArraysCache of {len(cache.cache)} arrays; one of 2 can be filled")
-    for held, given in zip(cache.cache, (convolution, recurrent), strict=True):
-        if held is not None and (held.dtype, tuple(held.shape)) != (given.dtype, tuple(given.shape)):
+    for held, new in zip(cache.cache, given, strict=True):
+        if held is not None and (_dtype_name(held), tuple(held.shape)) != (_dtype_name(new), tuple(new.shape)):
             raise ContractError(
-                f"[mlx.fill] ArraysCache held {held.dtype} {tuple(held.shape)}, got {given.dtype} {tuple(given.shape)}"
+                f"[mlx.fill] ArraysCache held {_dtype_name(held)} {tuple(held.shape)}, got {_dtype_name(new)} "
+                f"{tuple(new.shape)}"
             )
-    cache[0], cache[1] = convolution, recurrent
+
+
+def _dtype_name(array: Any) -> str:
+    return str(array.dtype).rpartition(".")[2]
 
 
 _WRITERS: dict[str, Callable[[Any, Any, Any, int], None]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,8 +11,16 @@ import numpy as np
 
 from kvbacking.contract import KVContract
 from kvbacking.errors import ContractError
-from kvbacking.mlx.arrays import AdoptionRefusedError, address_of, copied_rows, core, to_mlx
-from kvbacking.mlx.caches import arrays_in, check, fill, rows_wanted
+from kvbacking.mlx.arrays import (
+    AdoptionRefusedError,
+    address_of,
+    copied_byte_count,
+    copied_rows,
+    core,
+    to_mlx,
+)
+from kvbacking.mlx.caches import arrays_in, check, check_state, fill, rows_wanted
+from kvbacking.mlx.layers import layers_of, scales_of, states_of
 from kvbacking.mlx.owned import OwnedBackings
 from kvbacking.session import Prediction
 
@@ -43,12 +50,14 @@ class LayerHandoff:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffReport:
     """What a hand-off did. Bytes are bytes, times nanoseconds. `bytes_copied` counts rows copied into MLX memory, and
-    the size of every array of a cache that evaluation put elsewhere (conversion, quantisation, reordering)."""
+    the size of every array of a cache that evaluation put elsewhere (conversion, quantisation, reordering), which
+    `bytes_converted` gives alone."""
 
     layers: tuple[LayerHandoff, ...]
     live: int
     per_layer: bool
     bytes_copied: int
+    bytes_converted: int
     import_ns: int
     fill_ns: int
     evaluate_ns: int
@@ -71,6 +80,8 @@ def handoff(
     *,
     keys: Sequence[str] | None = None,
     values: Sequence[str] | None = None,
+    scales: Sequence[str] | None = None,
+    states: Sequence[tuple[str, str]] | None = None,
     copy: bool | None = True,
     dtype: Any = None,
     model_dtype: Any = None,
@@ -81,85 +92,100 @@ def handoff(
 
     Outputs are one pair [layers, heads, capacity, size], or one pair per layer [1, heads, capacity, size] named
     `..._0`, `..._1` and so on; `keys` and `values` name them, in order of the layers, where the names do not say which
-    is which. copy=True copies the live rows once into memory of MLX with room to decode; False and None adopt as
-    `to_mlx` does. `owned`: the backings that the prediction was made into. Where each layer has outputs of its own and
-    the framework wrote into them, the caches get those very arrays, nothing is copied, their session is closed and the
-    prediction released; else the live rows are copied as if it were not given (`method` says which).
+    is which. INT8 values need `scales`, one output [layers, heads, capacity, 1] for each of theirs, and become keys'
+    dtype in MLX. An ArraysCache among the caches gets the next pair of `states`, (convolution, recurrent), whole and in
+    their own dtypes; they may be unbacked outputs. Scales and states too are found by name (`value_scale_0`, `conv_0`,
+    `recurrent_0`).
+
+    copy=True copies once into memory of MLX with room to decode: the live rows, or, where they are most of dense
+    memory, all of it. False and None adopt as `to_mlx` does, a layer as a whole. `owned`: the backings that the
+    prediction was made into. Where each layer has outputs of its own and the framework wrote into them, the caches get
+    those very arrays, nothing is copied, their session is closed and the prediction released; else it is as if `owned`
+    were not given (`method` says which).
 
     On return nothing of a copy is pending: the prediction may be released and its set written again. Adopted arrays
-    keep the set busy. Hybrid models: hand over the attention layers' caches here and the others with `fill`. Raises
-    ContractError when outputs, layers, shapes or dtypes do not fit, before any cache is touched; TypeError for an
-    unknown cache class; BackingInUseError for a released prediction; AdoptionRefusedError.
+    keep the set busy. Raises ContractError when outputs, layers, shapes or dtypes do not fit, before any cache is
+    touched; TypeError for an unknown cache class; BackingInUseError for a released prediction; AdoptionRefusedError.
     """
     mx = core()
-    pairs, per_layer = _pairs(contract, keys, values)
+    pairs, per_layer = layers_of(contract, keys, values)
+    scaled_by = scales_of(contract, pairs, scales)
+    recurrent = [type(cache).__name__ == "ArraysCache" for cache in caches]
+    state_names = states_of(contract, sum(recurrent), states)
     live = prediction.live_count
-    if len(pairs) != len(caches):
-        raise ContractError(f"[mlx.handoff] the outputs are {len(pairs)} layers, caches are {len(caches)}")
+    if len(pairs) != len(caches) - sum(recurrent):
+        raise ContractError(
+            f"[mlx.handoff] the outputs are {len(pairs)} layers, caches are {len(caches) - sum(recurrent)}"
+        )
     if len({id(cache) for cache in caches}) != len(caches):
         raise ContractError("[mlx.handoff] one cache object stands for more than one layer")
-    for ((k, v), index), cache in zip(pairs, caches, strict=True):
-        shapes = contract.shapes[k], contract.shapes[v]
-        dtypes = getattr(mx, contract.dtypes[k]), getattr(mx, contract.dtypes[v])
-        one = shapes if index is None else ((1, *shapes[0][1:]), (1, *shapes[1][1:]))
-        check(cache, one, dtypes, live, dtype, model_dtype=model_dtype)
+    rows_left, states_left = iter(zip(pairs, scaled_by, strict=True)), iter(state_names)
+    layers: list[_Layer] = []
+    for cache, is_state in zip(caches, recurrent, strict=True):
+        if is_state:
+            layers.append(_Layer(cache, next(states_left), None, state=True))
+            continue
+        (names, index), scale = next(rows_left)
+        layers.append(_Layer(cache, (*names, scale) if scale else names, index, state=False))
+        k, v = (contract.shapes[name] if index is None else (1, *contract.shapes[name][1:]) for name in names)
+        k_dtype, v_dtype = (getattr(mx, contract.dtypes[name]) for name in names)
+        check(cache, (k, v), (k_dtype, k_dtype if scale else v_dtype), live, dtype, model_dtype=model_dtype)
     started = time.perf_counter_ns()
-    sources = [tuple(_layer(prediction[name], index) for name in names) for names, index in pairs]
-    addresses = [tuple(int(view.ctypes.data) for view in views) for views in sources]
-    in_place = owned is not None and per_layer and prediction.path == "backing"
-    if in_place and owned is not None:
-        for (names, _), found in zip(pairs, addresses, strict=True):
-            for name, address in zip(names, found, strict=True):
-                if address != owned.addresses.get(name):
-                    raise ContractError(f"[mlx.handoff] {name} was not predicted into these backings")
-    imported: list[tuple[Any, Any]] = []
-    methods: list[Method] = []
-    copied: list[int] = []
-    if in_place and owned is not None:
-        sources.clear()
+    for layer in layers:
+        layer.sources = [_part(prediction[name], layer.index) for name in layer.names]
+        layer.addresses = [int(view.ctypes.data) for view in layer.sources]
+        if layer.state:
+            check_state(layer.cache, layer.sources)
+    if owned is not None and per_layer and prediction.path == "backing":
+        _check_owned(layers, contract, owned)
+        for layer in layers:  # outputs that are not backed are nobody's but the prediction's
+            if not set(layer.names) <= set(contract.outputs):
+                layer.bring(live, copy, unsafe)
+            layer.sources.clear()
         prediction.release()
-        arrays = owned.take()
-        imported = [(arrays[names[0]], arrays[names[1]]) for names, _ in pairs]
-        methods, copied = ["owned"] * len(pairs), [0] * len(pairs)
+        taken = owned.take()
+        for layer in layers:
+            if not layer.imported:
+                layer.imported, layer.method = [taken[name] for name in layer.names], "owned"
     else:
-        for views, cache in zip(sources, caches, strict=True):
-            got, count = _import(views, cache, live, copy, unsafe)
-            imported.append((got[0], got[1]))
-            methods.append("copied" if count else "adopted")
-            copied.append(count)
+        for layer in layers:
+            layer.bring(live, copy, unsafe)
+            layer.sources.clear()
     imported_ns = time.perf_counter_ns()
-    spans = [[(address_of(a), a.nbytes) for a in pair] for pair in imported]
+    spans = [[(address_of(a), a.nbytes) for a in layer.imported] for layer in layers]
     measured_ns = time.perf_counter_ns()
-    for cache, (k, v) in zip(caches, imported, strict=True):
-        fill(cache, k, v, live, dtype, model_dtype=model_dtype)
+    for layer in layers:
+        layer.fill(live, dtype, model_dtype)
     filled_ns = time.perf_counter_ns()
     held = [arrays_in(cache) for cache in caches]
     mx.eval(held)
     evaluated_ns = time.perf_counter_ns()
-    layers = []
-    for index, ((names, _), arrays_held) in enumerate(zip(pairs, held, strict=True)):
-        places = [address_of(a) for a in arrays_held]
-        elsewhere = sum(
+    reported, converted_total = [], 0
+    for position, (layer, arrays, span) in enumerate(zip(layers, held, spans, strict=True)):
+        places = [address_of(a) for a in arrays]
+        converted = sum(
             a.nbytes
-            for a, place in zip(arrays_held, places, strict=True)
-            if not any(start <= place < start + size for start, size in spans[index])
+            for a, place in zip(arrays, places, strict=True)
+            if not any(start <= place < start + size for start, size in span)
         )
-        layers.append(
+        converted_total += converted
+        reported.append(
             LayerHandoff(
-                index=index,
-                keys=names[0],
-                values=names[1],
-                method=methods[index],
-                source_addresses=(addresses[index][0], addresses[index][1]),
+                index=position,
+                keys=layer.names[0],
+                values=layer.names[1],
+                method=layer.method,
+                source_addresses=(layer.addresses[0], layer.addresses[1]),
                 cache_addresses=(places[0], places[len(places) // 2]),
-                bytes_copied=copied[index] + elsewhere,
+                bytes_copied=layer.byte_count + converted,
             )
         )
     return HandoffReport(
-        layers=tuple(layers),
+        layers=tuple(reported),
         live=live,
         per_layer=per_layer,
-        bytes_copied=sum(layer.bytes_copied for layer in layers),
+        bytes_copied=sum(layer.bytes_copied for layer in reported),
+        bytes_converted=converted_total,
         import_ns=imported_ns - started,
         fill_ns=filled_ns - measured_ns,
         evaluate_ns=evaluated_ns - filled_ns,
@@ -167,78 +193,61 @@ def handoff(
     )
 
 
-def _layer(view: np.ndarray, index: int | None) -> np.ndarray:
+class _Layer:
+    """One cache, the outputs that it gets (keys, values and perhaps scales; or convolution and recurrent state), and
+    what became of them."""
+
+    def __init__(self, cache: Any, names: tuple[str, ...], index: int | None, *, state: bool) -> None:
+        self.cache, self.names, self.index, self.state = cache, names, index, state
+        self.sources: list[np.ndarray] = []
+        self.addresses: list[int] = []
+        self.imported: list[Any] = []
+        self.method: Method = "copied"
+        self.byte_count = 0
+
+    def bring(self, live: int, copy: bool | None, unsafe: bool) -> None:
+        """Makes arrays of the sources: all adopted, or all copied."""
+        adopted = _adopted(self.sources, copy, unsafe)
+        if adopted is not None:
+            self.imported, self.method = adopted, "adopted"
+        elif self.state:
+            self.imported = [to_mlx(view, copy=True).array for view in self.sources]
+            self.byte_count = sum(view.nbytes for view in self.sources)
+        else:
+            rows = rows_wanted(self.cache, live, self.sources[0].shape[2])
+            self.imported = [copied_rows(view, live, rows) for view in self.sources]
+            self.byte_count = sum(copied_byte_count(view, live, rows) for view in self.sources)
+
+    def fill(self, live: int, dtype: Any, model_dtype: Any) -> None:
+        """Gives the cache its arrays and forgets them: a second holder would keep it from updating in place."""
+        first, second, *scales = self.imported
+        self.imported = []
+        if self.state:
+            fill(self.cache, first, second, live)
+            return
+        if scales:
+            second = (second.astype(scales[0].dtype) * scales[0]).astype(dtype or first.dtype)
+        fill(self.cache, first, second, live, dtype, model_dtype=model_dtype)
+
+
+def _check_owned(layers: Sequence[_Layer], contract: KVContract, owned: OwnedBackings) -> None:
+    for layer in layers:
+        for name, address in zip(layer.names, layer.addresses, strict=True):
+            if name in contract.outputs and address != owned.addresses.get(name):
+                raise ContractError(f"[mlx.handoff] {name} was not predicted into these backings")
+
+
+def _part(view: np.ndarray, index: int | None) -> np.ndarray:
     return view if index is None else view[index : index + 1]
 
 
-def _import(
-    views: tuple[np.ndarray, ...], cache: Any, live: int, copy: bool | None, unsafe: bool
-) -> tuple[list[Any], int]:
-    """(arrays, bytes copied); each view is adopted or has its live rows copied."""
-    arrays, copied = [], 0
-    for view in views:
-        result = None
-        if copy is not True:
-            try:
-                result = to_mlx(view, copy=False, unsafe=unsafe)
-            except AdoptionRefusedError:
-                if copy is False:
-                    raise
-        if result is None:
-            array = copied_rows(view, live, rows_wanted(cache, live))
-            copied += view[:, :, :live].nbytes
-        else:
-            array = result.array
-        arrays.append(array)
-    return arrays, copied
-
-
-def _pairs(
-    contract: KVContract, keys: Sequence[str] | None, values: Sequence[str] | None
-) -> tuple[list[tuple[tuple[str, str], int | None]], bool]:
-    """((key output, value output), index on axis 0 or None) per layer, and whether each layer has outputs of its
-    own."""
-    if (keys is None) != (values is None):
-        raise ContractError("[mlx.handoff] name both, keys and values, or neither")
-    k_names = _named(contract, {"k", "key", "keys"}, "keys") if keys is None else list(keys)
-    v_names = _named(contract, {"v", "value", "values"}, "values") if values is None else list(values)
-    if len(k_names) != len(v_names) or not k_names:
-        raise ContractError(f"[mlx.handoff] {len(k_names)} outputs of keys, {len(v_names)} of values")
-    for name in (*k_names, *v_names):
-        shape = contract.shapes.get(name)
-        if shape is None:
-            raise ContractError(f"[mlx.handoff] {name!r} is no backed output of the contract: {contract.outputs}")
-        if len(shape) != 4 or contract.axis != 2:
-            raise ContractError(
-                f"[mlx.handoff] {name}: expected [layers, heads, capacity, size] with live rows on axis 2, got "
-                f"{list(shape)} with axis {contract.axis}"
-            )
-    for k, v in zip(k_names, v_names, strict=True):
-        if contract.shapes[k][:3] != contract.shapes[v][:3]:
-            raise ContractError(f"[mlx.handoff] {k} {contract.shapes[k]} and {v} {contract.shapes[v]} do not fit")
-    if len(k_names) == 1 and contract.shapes[k_names[0]][0] > 1:
-        return [((k_names[0], v_names[0]), i) for i in range(contract.shapes[k_names[0]][0])], False
-    for name in (*k_names, *v_names):
-        if contract.shapes[name][0] != 1:
-            raise ContractError(f"[mlx.handoff] {name}: an output per layer begins with 1, got {contract.shapes[name]}")
-    return [((k, v), None) for k, v in zip(k_names, v_names, strict=True)], True
-
-
-def _named(contract: KVContract, words: set[str], what: str) -> list[str]:
-    """Outputs with one of `words` in their name, by their number: `key_cache_0`, `key_cache_1`, or `key_cache`
-    alone."""
-    found: dict[int, str] = {}
-    for name in contract.outputs:
-        if words & set(re.split(r"[_.\d]+", name.lower())):
-            number = re.search(r"(\d+)$", name)
-            index = int(number[1]) if number else 0
-            if index in found:
-                raise ContractError(
-                    f"[mlx.handoff] {found[index]} and {name} both look like {what}: name them ({what}=)"
-                )
-            found[index] = name
-    if sorted(found) != list(range(len(found))) or not found:
-        raise ContractError(
-            f"[mlx.handoff] {list(contract.outputs)}: no run of outputs 0, 1, ... for {what}: name them ({what}=)"
-        )
-    return [found[i] for i in range(len(found))]
+def _adopted(views: Sequence[np.ndarray], copy: bool | None, unsafe: bool) -> list[Any] | None:
+    """All of a layer's memory as arrays, or None when some of it has to be copied: K and V need equal rows."""
+    if copy is True:
+        return None
+    try:
+        return [to_mlx(view, copy=False, unsafe=unsafe).array for view in views]
+    except AdoptionRefusedError:
+        if copy is False:
+            raise
+        return None

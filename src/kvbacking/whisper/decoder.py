@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kvbacking.mlx.cross import CrossRows, cross
 from kvbacking.whisper.checkpoint import Checkpoint
 from kvbacking.whisper.extra import optional_module
 from kvbacking.whisper.tokens import Rules
@@ -31,12 +32,13 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class CrossCache:
-    """Per layer K and V as MLX arrays [1, live, width], in the dtype they came in.
+    """Per layer K and V as MLX arrays [1, live, width].
 
-    `source` holds the very arrays that were imported, for digests; `arrays` what the decoder multiplies with.
+    `source` holds what was imported, in the dtype it came in, for digests, and how; `arrays` what the decoder
+    multiplies with: the same arrays, or converted ones where its precision is another.
     """
 
-    source: tuple[tuple[Any, Any], ...]
+    source: CrossRows
     arrays: tuple[tuple[Any, Any], ...]
 
 
@@ -69,21 +71,16 @@ class Decoder:
         return self._mx.array(mask)
 
     def import_cache(self, cross_k: Array, cross_v: Array, live: int) -> CrossCache:
-        """Copies rows [0, live) of each layer into MLX; cross_k and cross_v are [layers, at least live, width]."""
+        """Rows [0, live) of each layer; cross_k and cross_v are [layers, at least live, width]. Adopted where MLX does
+        that, and then the cache keeps their memory; else copied once (`source` says which)."""
         for name, value in (("cross_k", cross_k), ("cross_v", cross_v)):
             if value.ndim != 3 or value.shape[0] != self._layers or value.shape[2] != self._width:
                 raise ValueError(
                     f"{name} has shape {list(value.shape)}, expected [{self._layers}, rows, {self._width}]"
                 )
-            if not 0 < live <= value.shape[1]:
-                raise ValueError(f"{name} has {value.shape[1]} rows, {live} live ones are wanted")
-        mx = self._mx
-        source = tuple(
-            (mx.array(cross_k[layer : layer + 1, :live]), mx.array(cross_v[layer : layer + 1, :live]))
-            for layer in range(self._layers)
-        )
-        arrays = tuple((k.astype(self._dtype), v.astype(self._dtype)) for k, v in source)
-        mx.eval(source, arrays)
+        source = cross({"cross_k": cross_k, "cross_v": cross_v}, live)
+        arrays = tuple((k.astype(self._dtype), v.astype(self._dtype)) for k, v in source.arrays)
+        self._mx.eval(arrays)
         return CrossCache(source, arrays)
 
     def detect_language(self, cache: CrossCache) -> str:

@@ -22,7 +22,8 @@ INTERVALS = (FEATURES, PREDICTION, VERIFICATION, COPY, ENCODER_STAGE, IMPORT, DE
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowResult:
     """One window. `same_bytes`: the live rows that the decoder multiplied with were compared to the session's memory
-    and are equal (None: not compared, verification was "off" or "layout"). `fault` is the error for which the window
+    and are equal (None: not compared, verification was "off" or "layout"). `import_bytes_copied`:
+    bytes of K/V copied into MLX's memory (0 where it adopted the session's). `fault` is the error for which the window
     was encoded again through the control; None when nothing went wrong. `silent`: no speech was found, text is empty.
     """
 
@@ -37,6 +38,7 @@ class WindowResult:
     path: str
     evidence: Mapping[str, OutputEvidence]
     same_bytes: bool | None
+    import_bytes_copied: int
     fault: str | None
     intervals_ns: Mapping[str, int]
 
@@ -48,7 +50,8 @@ class WindowResult:
             "average_log_probability": self.average_log_probability,
             "no_speech_probability": self.no_speech_probability, "path": self.path,
             "evidence": {name: evidence.to_dict() for name, evidence in self.evidence.items()},
-            "same_bytes": self.same_bytes, "fault": self.fault, "intervals_ns": dict(self.intervals_ns),
+            "same_bytes": self.same_bytes, "import_bytes_copied": self.import_bytes_copied, "fault": self.fault,
+            "intervals_ns": dict(self.intervals_ns),
         }  # fmt: skip
 
 

@@ -146,6 +146,7 @@ class Transcriber:
             path=path,
             evidence=evidence,
             same_bytes=same_bytes,
+            import_bytes_copied=cache.source.bytes_copied,
             fault=fault,
             intervals_ns=intervals,
         )
@@ -169,7 +170,7 @@ class Transcriber:
         for index, name in enumerate(OUTPUTS):
             live = prediction.live(name)
             bits = live.view(np.uint16)
-            for layer, pair in enumerate(cache.source):
+            for layer, pair in enumerate(cache.source.arrays):
                 used = np.array(pair[index], copy=False).view(np.uint16)
                 if not np.array_equal(used[0], bits[layer]):
                     raise RuntimeError(

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from kvbacking.mlx import OwnedBackings, handoff, owned_backings, to_mlx
-from kvbacking.mlx.arrays import copied_rows, core
+from kvbacking.mlx.arrays import copied_byte_count, copied_rows, core
 from kvbacking.mlx.caches import rows_wanted
 from kvbacking.session import Prediction
 
@@ -215,12 +215,12 @@ class _Ready:
     def copied(self, pairs: list[tuple[np.ndarray, np.ndarray]], caches: Caches) -> Holder:
         """As handoff() copies: the live rows, into memory with room for more."""
         live = self.producer.live
-        self.import_sizes = _live_sizes(pairs, live)
+        self.import_sizes = _copied_sizes(pairs, caches, live)
         if isinstance(self.producer, PredictedProducer):
             return self.handed(self.producer.prediction, caches, None)
         arrays = [
-            (copied_rows(k, live, rows_wanted(cache, live)), copied_rows(v, live, rows_wanted(cache, live)))
-            for (k, v), cache in zip(pairs, caches.caches, strict=True)
+            (copied_rows(k, live, rows), copied_rows(v, live, rows))
+            for (k, v), rows in zip(pairs, _rows(pairs, caches, live), strict=True)
         ]
         return self.hold(arrays, live)
 
@@ -251,7 +251,7 @@ class _OwnedReady(_Ready):
         live, half = self.producer.live, len(self.names) // 2
         if self.caches is not None and self.prediction is not None:
             if self.stacked:
-                self.import_sizes = _live_sizes(self.producer.pairs(), live)
+                self.import_sizes = _copied_sizes(self.producer.pairs(), self.caches, live)
             return self.handed(self.prediction, self.caches, self.backings)
         if self.caches is not None and self.stacked:
             keys, values = owned_memory(self.backings).values()
@@ -277,8 +277,13 @@ def _span(view: np.ndarray) -> tuple[int, int]:
     return start, start + view.nbytes
 
 
-def _live_sizes(pairs: list[tuple[np.ndarray, np.ndarray]], live: int) -> list[int]:
-    return [view[:, :, :live].nbytes for pair in pairs for view in pair]
+def _rows(pairs: list[tuple[np.ndarray, np.ndarray]], caches: Caches, live: int) -> list[int]:
+    return [rows_wanted(cache, live, k.shape[2]) for (k, _), cache in zip(pairs, caches.caches, strict=True)]
+
+
+def _copied_sizes(pairs: list[tuple[np.ndarray, np.ndarray]], caches: Caches, live: int) -> list[int]:
+    rows = _rows(pairs, caches, live)
+    return [copied_byte_count(view, live, count) for pair, count in zip(pairs, rows, strict=True) for view in pair]
 
 
 def _within(place: int, spans: list[tuple[int, int]]) -> bool:

@@ -15,7 +15,7 @@ from kvbacking import _native
 from kvbacking.contract import KVContract
 from kvbacking.errors import ContractError
 from kvbacking.mlx import OwnedBackings
-from kvbacking.mlx.handoff import _pairs as layers_of
+from kvbacking.mlx.layers import layers_of
 from kvbacking.model import Model
 from kvbacking.payload import Payload
 from kvbacking.session import Prediction, Session
