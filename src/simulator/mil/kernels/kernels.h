@@ -94,6 +94,8 @@ struct Kernels {
   double (*sum_of_squares)(const float* in, std::int64_t n);
 };
 
-const Kernels& kernels() noexcept;  // the best set that this processor runs
+// The best set that this processor runs, or the one that the environment names (KVBACKING_SIMULATOR_KERNELS); throws
+// ModelError when it cannot run here. Chosen once per process.
+const Kernels& kernels();
 
 }  // namespace coremlsim::mil

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "mil/kernels/kernels.h"
+
 namespace coremlsim::mil {
 namespace {
 
@@ -13,6 +15,7 @@ constexpr std::size_t kMaxPlans = 8;
 std::shared_ptr<const Program> Program::create(std::shared_ptr<const Package> package, const ProgramOptions& options) {
   auto impl = std::dynamic_pointer_cast<const PackageImpl>(std::move(package));
   if (!impl) throw ModelError("[mil] Program::create needs a package of this engine");
+  (void)kernels();  // a wrong choice is told here, and not by a worker thread
   return std::make_shared<ProgramImpl>(std::move(impl), options);
 }
 
