@@ -12,7 +12,7 @@ import pytest
 
 import kvbacking as kvb
 import kvbacking.mlx
-from kvbacking.mlx.prefill import weights_of
+from kvbacking.mlx.prefill import rope_of, weights_of
 
 mx = pytest.importorskip("mlx.core", reason="mlx is not installed (extra mlx)", exc_type=ImportError)
 nn = pytest.importorskip("mlx.nn", reason="mlx is not installed (extra mlx)", exc_type=ImportError)
@@ -23,7 +23,7 @@ def test_every_weight_arrives_as_it_is() -> None:
     model = kvb.mlx.random_decoder("qwen3", 1)
     form, weights = weights_of(model)
     assert (form.layers, form.heads, form.kv_heads, form.head_dim, form.vocab) == (3, 4, 2, 32, 512)
-    assert (form.epsilon, form.rope_base) == (1e-5, 10000.0)
+    assert form.epsilon == 1e-5
     layer = model.model.layers[2]
     for ours, theirs in (
         ("query", layer.self_attn.q_proj),
@@ -48,12 +48,30 @@ def test_tied_embeddings_and_bfloat16() -> None:
     )  # fmt: skip
 
 
+LLAMA3 = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("scaling", [None, {"rope_type": "linear", "factor": 4.0}, LLAMA3])
+def test_angles_are_those_of_the_model(scaling: dict[str, Any] | None) -> None:
+    model = kvb.mlx.random_decoder("llama", rope_scaling=scaling, rope_theta=5000.0)
+    cos, sin = rope_of(model, 300, 32)
+    x = np.random.default_rng(0).standard_normal((300, 32), dtype=np.float32)
+    wanted = np.array(model.layers[0].self_attn.rope(mx.array(x[None, None])))[0, 0]
+    a, b = x[:, :16], x[:, 16:]
+    np.testing.assert_allclose(np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=1), wanted, atol=1e-6)
+    plain = np.cos(np.arange(300)[:, None] * 5000.0 ** (-np.arange(16) / 16))
+    assert (np.abs(cos - plain).max() < 1e-4) == (scaling is None)
+
+
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("qwen3_next", {}, "'qwen3_next' cannot be converted: llama, qwen3 can"),
     ("llama", {"attention_bias": True}, "attention_bias is True"),
     ("llama", {"mlp_bias": True}, "mlp_bias is True"),
     ("llama", {"rope_traditional": True}, "rope_traditional is True"),
-    ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "rope_scaling is {"),
+    ("llama", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "rope_scaling is dynamic"),
     (
         "llama",
         {"sliding_window": 8, "layer_types": ["full_attention", *["sliding_attention"] * 2]},

@@ -36,13 +36,14 @@ def write_prefill(
     target: str = "macOS15",
 ) -> SampleInfo:
     """Writes the package: input_ids int32 [1, tokens] -> K/V of `capacity` rows for every layer of `model`, which is a
-    Model of mlx_lm.models.llama or .qwen3, unquantised and with plain RoPE.
+    Model of mlx_lm.models.llama or .qwen3, unquantised and with half-split RoPE.
 
-    Keys leave it rotated and normalised as mlx-lm keeps them, so `handoff` may fill the model's own caches. The window
-    is static: fill input_ids behind the prompt with any token, pass the prompt's length as `live`. Weights are rounded
-    to `dtype`, in which the package computes and answers; in float16 activations must stay below 256. Small models:
-    weights are held in memory a few times over. Needs the `samples` extra. Raises ContractError for a model that the
-    package could not reproduce, ValueError, SamplesUnavailableError, MlxUnavailableError.
+    Angles are read off the model's own rotation, scaled or not, and keys leave the package rotated and normalised as
+    mlx-lm keeps them, so `handoff` may fill the model's own caches. The window is static: fill input_ids behind the
+    prompt with any token, pass the prompt's length as `live`. Weights are rounded to `dtype`, in which the package
+    computes and answers; in float16 activations must stay below 256. Small models: weights are held in memory a few
+    times over. Needs the `samples` extra. Raises ContractError for a model that the package could not reproduce,
+    ValueError, SamplesUnavailableError, MlxUnavailableError.
     """
     target_path = Path(path)
     if target_path.suffix != ".mlpackage":
@@ -55,7 +56,7 @@ def write_prefill(
     with quiet():
         return write_transformer(
             target_path, form, weights, tokens=tokens, capacity=capacity, per_layer=per_layer, logits=logits,
-            target=target, dtype=dtype,
+            target=target, dtype=dtype, rope=rope_of(model, tokens, form.head_dim),
         )  # fmt: skip
 
 
@@ -66,13 +67,15 @@ def weights_of(model: Any) -> tuple[Transformer, dict[str, Array]]:
     if family not in FAMILIES:
         raise ContractError(f"[mlx.prefill] a model of type {family!r} cannot be converted: {', '.join(FAMILIES)} can")
     unlike = {
-        "attention_bias": False, "mlp_bias": False, "rope_scaling": None, "rope_traditional": False,
-        "sliding_window": None,
+        "attention_bias": False, "mlp_bias": False, "rope_traditional": False, "sliding_window": None,
     }  # fmt: skip
     for name, plain in unlike.items():
         given = getattr(args, name, plain)
         if given != plain:
             raise ContractError(f"[mlx.prefill] {name} is {given!r}, only {plain!r} can be converted")
+    scaling = getattr(args, "rope_scaling", None) or {}
+    if "dynamic" in (scaling.get("type"), scaling.get("rope_type")):
+        raise ContractError("[mlx.prefill] rope_scaling is dynamic: angles that move with the length are in no table")
     form = Transformer(
         layers=args.num_hidden_layers,
         heads=args.num_attention_heads,
@@ -81,7 +84,6 @@ def weights_of(model: Any) -> tuple[Transformer, dict[str, Array]]:
         hidden=args.hidden_size,
         vocab=args.vocab_size,
         epsilon=args.rms_norm_eps,
-        rope_base=args.rope_theta,
     )
     parameters = dict(optional_module("mlx.utils").tree_flatten(model.parameters()))
     mx = core()
@@ -100,3 +102,13 @@ def weights_of(model: Any) -> tuple[Transformer, dict[str, Array]]:
     if parameters:
         raise ContractError(f"[mlx.prefill] parameters that the package would ignore: {', '.join(sorted(parameters))}")
     return form, weights
+
+
+def rope_of(model: Any, tokens: int, head_dim: int) -> tuple[Array, Array]:
+    """cos and sin [tokens, head_dim // 2] of positions 0 to tokens - 1, as the model's own layer makes them: it rotates
+    (1, 0) in every plane."""
+    mx = core()
+    half = head_dim // 2
+    planes = mx.concatenate([mx.ones((1, 1, tokens, half)), mx.zeros((1, 1, tokens, half))], axis=-1)
+    rotated = np.array(model.layers[0].self_attn.rope(planes))[0, 0]
+    return rotated[:, :half], rotated[:, half:]

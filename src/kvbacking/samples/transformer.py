@@ -33,7 +33,6 @@ class Transformer:
     hidden: int
     vocab: int
     epsilon: float = 1e-5
-    rope_base: float = 10000.0
 
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:
@@ -42,23 +41,30 @@ class Transformer:
             raise ValueError(f"head_dim {self.head_dim} must be even: rotary embedding pairs its halves")
 
 
-def rope_tables(count: int, head_dim: int, base: float, dtype: DTypeName) -> tuple[Array, Array]:
-    """cos and sin [count, head_dim // 2]; angle(p, i) = p * base ** (-2 i / head_dim), computed in float64."""
+def rope_tables(count: int, head_dim: int, base: float = 10000.0) -> tuple[Array, Array]:
+    """cos and sin [count, head_dim // 2], float64; angle(p, i) = p * base ** (-2 i / head_dim)."""
     inverse = base ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
     angles = np.arange(count, dtype=np.float64)[:, None] * inverse
-    return np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
+    return np.cos(angles), np.sin(angles)
 
 
 class _Pass:
     """Builds the operations of one prompt window of `tokens`, constants in `dtype`."""
 
     def __init__(
-        self, form: Transformer, weights: Mapping[str, Array], *, tokens: int, dtype: DTypeName, fused: bool
+        self,
+        form: Transformer,
+        weights: Mapping[str, Array],
+        *,
+        tokens: int,
+        dtype: DTypeName,
+        fused: bool,
+        rope: tuple[Array, Array],
     ) -> None:
         self.form, self.tokens, self.fused = form, tokens, fused
         self.number = np.dtype(dtype).type
         self.weights = {name: value.astype(dtype) for name, value in weights.items()}
-        self.cos, self.sin = rope_tables(tokens, form.head_dim, form.rope_base, dtype)
+        self.cos, self.sin = (table.astype(dtype) for table in rope)
         self.mask = np.triu(np.full((tokens, tokens), MASKED, dtype), k=1)[None, None]
         self.mb = tools().mb
 
@@ -140,19 +146,24 @@ def write_transformer(
     logits: bool,
     target: str,
     dtype: DTypeName = "float16",
+    rope: tuple[Array, Array] | None = None,
 ) -> SampleInfo:
     """Writes input_ids int32 [1, tokens] (and, with logits, last_token int32 [1]) -> caches (and logits [1, vocab]).
 
     The window is static: rows from `tokens` on are zero, rows between the prompt's length and `tokens` hold what the
-    padding tokens made of themselves. `dtype` is that of weights, arithmetic and outputs; float16 squares activations
-    in its norms, which must stay below 256. Called inside `quiet()`.
+    padding tokens made of themselves. `rope`: cos and sin [tokens, head_dim // 2] (default: `rope_tables`). `dtype` is
+    that of weights, arithmetic and outputs; float16 squares activations in its norms, which must stay below 256. Called
+    inside `quiet()`.
     """
     if not 0 < tokens <= capacity:
         raise ValueError(f"tokens {tokens} must be between 1 and capacity {capacity}")
     t = tools()
     mb = t.mb
     number = np.dtype(dtype).type
-    steps = _Pass(form, weights, tokens=tokens, dtype=dtype, fused=target not in ("macOS13", "macOS14"))
+    steps = _Pass(
+        form, weights, tokens=tokens, dtype=dtype, fused=target not in ("macOS13", "macOS14"),
+        rope=rope_tables(tokens, form.head_dim) if rope is None else rope,
+    )  # fmt: skip
 
     def fit(cache: Any, name: str) -> Any:
         if tokens == capacity:
