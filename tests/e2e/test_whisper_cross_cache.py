@@ -194,7 +194,7 @@ def test_nan_rows_destroy_every_logit(exact: Run) -> None:
 def test_nan_in_core_mls_memory_behind_the_live_rows_never_arrives(exact: Run) -> None:
     contract = exact.contract
     storage = {n: np.zeros(contract.shapes[n], contract.dtypes[n]) for n in contract.outputs}
-    with kvb.Session.over_external_memory(exact.model, contract, [storage]) as session:
+    with kvb.Session(exact.model, contract, mechanism="external", storage=[storage]) as session:
         prediction = session.predict(exact.inputs)
         if prediction.path != "backing":
             pytest.skip("this framework ignores the backing")

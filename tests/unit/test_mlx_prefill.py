@@ -57,7 +57,7 @@ LLAMA3 = {
 @pytest.mark.parametrize("scaling", [None, {"rope_type": "linear", "factor": 4.0}, LLAMA3])
 def test_angles_are_those_of_the_model(scaling: dict[str, Any] | None) -> None:
     model = kvb.mlx.random_decoder("llama", rope_scaling=scaling, rope_theta=5000.0)
-    cos, sin = rope_of(model, 300, 32)
+    cos, sin = rope_of(model.layers[0].self_attn.rope, 300, 32)
     x = np.random.default_rng(0).standard_normal((300, 32), dtype=np.float32)
     wanted = np.array(model.layers[0].self_attn.rope(mx.array(x[None, None])))[0, 0]
     a, b = x[:, :16], x[:, 16:]

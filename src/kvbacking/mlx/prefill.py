@@ -56,7 +56,7 @@ def write_prefill(
     with quiet():
         return write_transformer(
             target_path, form, weights, tokens=tokens, capacity=capacity, per_layer=per_layer, logits=logits,
-            target=target, dtype=dtype, rope=rope_of(model, tokens, form.head_dim),
+            target=target, dtype=dtype, rope=rope_of(model.layers[0].self_attn.rope, tokens, form.head_dim),
         )  # fmt: skip
 
 
@@ -104,11 +104,11 @@ def weights_of(model: Any) -> tuple[Transformer, dict[str, Array]]:
     return form, weights
 
 
-def rope_of(model: Any, tokens: int, head_dim: int) -> tuple[Array, Array]:
-    """cos and sin [tokens, head_dim // 2] of positions 0 to tokens - 1, as the model's own layer makes them: it rotates
-    (1, 0) in every plane."""
+def rope_of(rotation: Any, tokens: int, size: int) -> tuple[Array, Array]:
+    """cos and sin [tokens, size // 2] of positions 0 to tokens - 1, as a model's own layer of `size` rotated dimensions
+    makes them: it rotates (1, 0) in every plane."""
     mx = core()
-    half = head_dim // 2
+    half = size // 2
     planes = mx.concatenate([mx.ones((1, 1, tokens, half)), mx.zeros((1, 1, tokens, half))], axis=-1)
-    rotated = np.array(model.layers[0].self_attn.rope(planes))[0, 0]
+    rotated = np.array(rotation(planes))[0, 0]
     return rotated[:, :half], rotated[:, half:]
