@@ -25,7 +25,7 @@ from kvbacking.measure.promotion import promote
 from kvbacking.measure.report import Report
 from kvbacking.model import Model, State, TensorSpec
 from kvbacking.prove import certify, prove
-from kvbacking.runtime import RuntimeInfo, runtime_info
+from kvbacking.runtime import RuntimeInfo, live_counts, runtime_info
 from kvbacking.scan import ScanResult, scan
 from kvbacking.session import Prediction, Session, SessionStats
 from kvbacking.surface import Surface, page_aligned
@@ -37,5 +37,6 @@ __all__ = [
     "InputEvidence", "IntegrityError", "KVBackingError", "KVContract", "Model", "ModelError", "OutputEvidence",
     "Prediction", "PredictionError", "Report", "ReportComparison", "RuntimeInfo", "ScanResult", "Session",
     "SessionStats", "State", "Surface", "TensorSpec", "Tolerance", "UnsupportedPlatformError", "Verdict",
-    "__version__", "bench", "certify", "compare", "page_aligned", "promote", "prove", "runtime_info", "scan",
+    "__version__", "bench", "certify", "compare", "live_counts", "page_aligned", "promote", "prove", "runtime_info",
+    "scan",
 ]  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 from collections.abc import Sequence
 
 import numpy as np
@@ -83,11 +85,17 @@ def checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 def page_aligned(shape: Sequence[int], dtype: str = "float16") -> np.ndarray:
     """A writable array of zeros at a multiple of 16384 bytes that shares its pages with nothing else: memory that
-    Session.predict(borrow=...) can pass without a copy. Raises MemoryError, TypeError, ValueError."""
+    Session.predict(borrow=...) can pass without a copy. It comes from the system and goes back to it with the last
+    view. Raises MemoryError, TypeError, ValueError."""
     kind = np.dtype(dtype)
+    if kind.hasobject or not kind.itemsize:
+        raise ValueError(f"dtype must have a size and no Python objects, got {kind}")
     sizes = checked_shape(shape)
-    byte_count = int(np.prod(sizes, dtype=object)) * kind.itemsize
-    whole = -(-byte_count // ALIGNMENT) * ALIGNMENT
-    memory = np.zeros(whole + ALIGNMENT, np.uint8)
+    byte_count = math.prod(sizes) * kind.itemsize
+    whole = max(-(-byte_count // ALIGNMENT), 1) * ALIGNMENT + ALIGNMENT - mmap.PAGESIZE
+    try:
+        memory = np.frombuffer(mmap.mmap(-1, whole, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
+    except (OSError, OverflowError, ValueError) as error:
+        raise MemoryError(f"[page_aligned] no {whole} bytes for {kind.name}{list(sizes)}: {error}") from error
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + byte_count].view(kind).reshape(sizes)

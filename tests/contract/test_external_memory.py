@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -73,9 +74,13 @@ def test_wrong_memory_is_refused(model: kvb.Model, contract: kvb.KVContract) -> 
         kvb.Session(model, contract, mechanism="external", storage=[])
 
 
-def test_a_growable_cache_is_such_memory(model: kvb.Model, contract: kvb.KVContract, inputs: Any) -> None:
-    cache = kvb.GrowableCache(contract)
-    session = cache.binding(lambda arrays: kvb.Session(model, contract, mechanism="external", storage=[arrays]))
+@pytest.mark.parametrize("memory", ["raw", "surface"])
+def test_a_growable_cache_is_such_memory(
+    model: kvb.Model, contract: kvb.KVContract, inputs: Any, memory: Any, settled: Callable[..., dict[str, int]]
+) -> None:
+    before = settled()
+    cache = kvb.GrowableCache(contract, memory=memory)
+    session = cache.binding(lambda storage: kvb.Session(model, contract, mechanism="external", storage=[storage]))
     prediction = session.predict(inputs)
     if prediction.path != "backing":
         pytest.skip("this framework ignores the backing")
@@ -89,4 +94,9 @@ def test_a_growable_cache_is_such_memory(model: kvb.Model, contract: kvb.KVContr
     np.testing.assert_array_equal(view, expected)
     np.testing.assert_array_equal(cache.arrays["cross_k"][:, : contract.live], expected)
     with pytest.raises((kvb.ContractError, ValueError), match="cross_k"):  # another capacity is another contract
-        kvb.Session(model, contract, mechanism="external", storage=[cache.arrays])
+        kvb.Session(model, contract, mechanism="external", storage=[cache.storage])
+    assert settled()["view"] == before["view"] + 1  # the old memory lives as long as somebody looks
+    del view
+    after = settled()
+    assert after["surface"] == before["surface"] + (len(contract.outputs) if memory == "surface" else 0)
+    assert {**after, "surface": 0} == {**before, "surface": 0}
