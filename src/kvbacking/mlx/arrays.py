@@ -132,16 +132,22 @@ def zeros(shape: Sequence[int], dtype: str) -> Any:
     return array
 
 
-def copied_rows(view: np.ndarray, live: int, rows: int) -> Any:
-    """[1, heads, rows, size] with the first `live` rows of `view` [1, heads, capacity, size] and room to decode into:
-    one copy, of exactly the live rows or, when `rows` is the capacity of dense memory, of all of it."""
-    if _whole(view, rows):
-        array = core().array(view)
-        core().eval(array)
-        return array
-    array = zeros((view.shape[0], view.shape[1], rows, view.shape[3]), view.dtype.name)
-    np.copyto(np.array(array, copy=False)[:, :, :live], view[:, :, :live])
-    return array
+def copied_rows(wanted: Sequence[tuple[np.ndarray, int]], live: int) -> list[Any]:
+    """For each (view [1, heads, capacity, size], rows) an array [1, heads, rows, size] with the view's first `live`
+    rows and room to decode into: one copy, of exactly the live rows or, when `rows` is the capacity of dense memory, of
+    all of it."""
+    mx = core()
+    arrays = [
+        mx.array(view)
+        if _whole(view, rows)
+        else mx.zeros((view.shape[0], view.shape[1], rows, view.shape[3]), getattr(mx, view.dtype.name))
+        for view, rows in wanted
+    ]
+    mx.eval(arrays)  # once: waking MLX's thread for each costs more than clearing a short one
+    for array, (view, rows) in zip(arrays, wanted, strict=True):
+        if not _whole(view, rows):
+            np.copyto(np.array(array, copy=False)[:, :, :live], view[:, :, :live])
+    return arrays
 
 
 def copied_byte_count(view: np.ndarray, live: int, rows: int) -> int:

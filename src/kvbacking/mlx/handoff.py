@@ -148,9 +148,12 @@ def handoff(
             if not layer.imported:
                 layer.imported, layer.method = [taken[name] for name in layer.names], "owned"
     else:
-        for layer in layers:
-            layer.bring(live, copy, unsafe)
+        wanted = [layer.bring(live, copy, unsafe) for layer in layers]
+        copies = iter(copied_rows([one for rows in wanted for one in rows], live))
+        for layer, rows in zip(layers, wanted, strict=True):
+            layer.imported = [next(copies) for _ in rows] or layer.imported
             layer.sources.clear()
+        wanted.clear()
     imported_ns = time.perf_counter_ns()
     spans = [[(address_of(a), a.nbytes) for a in layer.imported] for layer in layers]
     measured_ns = time.perf_counter_ns()
@@ -205,8 +208,9 @@ class _Layer:
         self.method: Method = "copied"
         self.byte_count = 0
 
-    def bring(self, live: int, copy: bool | None, unsafe: bool) -> None:
-        """Makes arrays of the sources: all adopted, or all copied."""
+    def bring(self, live: int, copy: bool | None, unsafe: bool) -> list[tuple[np.ndarray, int]]:
+        """Makes arrays of the sources, all adopted or all copied; or says which rows are to be copied, and with room
+        for how many, which is cheaper for all layers at once."""
         adopted = _adopted(self.sources, copy, unsafe)
         if adopted is not None:
             self.imported, self.method = adopted, "adopted"
@@ -215,8 +219,9 @@ class _Layer:
             self.byte_count = sum(view.nbytes for view in self.sources)
         else:
             rows = rows_wanted(self.cache, live, self.sources[0].shape[2])
-            self.imported = [copied_rows(view, live, rows) for view in self.sources]
             self.byte_count = sum(copied_byte_count(view, live, rows) for view in self.sources)
+            return [(view, rows) for view in self.sources]
+        return []
 
     def fill(self, live: int, dtype: Any, model_dtype: Any) -> None:
         """Gives the cache its arrays and forgets them: a second holder would keep it from updating in place."""

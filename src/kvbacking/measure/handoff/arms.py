@@ -218,10 +218,9 @@ class _Ready:
         self.import_sizes = _copied_sizes(pairs, caches, live)
         if isinstance(self.producer, PredictedProducer):
             return self.handed(self.producer.prediction, caches, None)
-        arrays = [
-            (copied_rows(k, live, rows), copied_rows(v, live, rows))
-            for (k, v), rows in zip(pairs, _rows(pairs, caches, live), strict=True)
-        ]
+        rows = _rows(pairs, caches, live)
+        copies = iter(copied_rows([(view, n) for pair, n in zip(pairs, rows, strict=True) for view in pair], live))
+        arrays = [(next(copies), next(copies)) for _ in pairs]
         return self.hold(arrays, live)
 
     def handed(self, prediction: Prediction, caches: Caches, owned: OwnedBackings | None) -> Holder:
