@@ -164,6 +164,19 @@ def test_a_stand_in_for_adoption_is_named_and_judged(mlx: Any) -> None:
     assert "are not those that were written" in wrong["reason"]
 
 
+def test_an_interrupted_run_keeps_what_it_has(mlx: Any) -> None:
+    def stop(done: int, total: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    options = Options(rounds=5, methods=("slice",), memory_byte_count=1 << 30)
+    found = measure_shape(TINY, [40, 64], options, probe=QuietProbe(), progress=stop)
+    jsonschema.validate(found, SCHEMA)
+    assert found["measurement"]["protocol"]["interrupted"]
+    assert [(row["live"], row["method"]) for row in found["measurement"]["rows"]] == [(40, "memcpy"), (40, "slice")]
+    assert len(by_method(found, 40)["slice"]["samples_ns"]["stage"]) == 2
+
+
 def test_a_hand_off_that_loses_rows_is_no_figure(mlx: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     real = holder.fill
 
