@@ -12,12 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import mlx_bridge
 import numpy as np
 import pytest
 
 import kvbacking as kvb
 import kvbacking.mlx
 from kvbacking import samples
+from kvbacking.mlx import arrays
 
 mx = pytest.importorskip("mlx.core", reason="mlx is not installed (extra mlx)", exc_type=ImportError)
 whisper = pytest.importorskip(
@@ -91,13 +93,8 @@ def separate(seed: int) -> np.ndarray:
     return features
 
 
-def handed(prediction: kvb.Prediction) -> Pairs:
-    """Per layer K and V [1, 1500, width] of a prediction, as mlx-whisper keeps them."""
-    k, v = (prediction.live(name) for name in OUTPUTS)
-    return [
-        (kvb.mlx.to_mlx(k[i : i + 1]).array.astype(mx.float32), kvb.mlx.to_mlx(v[i : i + 1]).array.astype(mx.float32))
-        for i in range(LAYERS)
-    ]
+def in_float32(rows: kvb.mlx.CrossRows) -> Pairs:
+    return [(k.astype(mx.float32), v.astype(mx.float32)) for k, v in rows.arrays]
 
 
 class Run:
@@ -110,9 +107,9 @@ class Run:
         self.alone = self.text.alone(features)
         assert len(set(self.alone.tokens)) > STEPS // 2, "a decoder that repeats itself proves nothing"
 
-    def predicted(self, mechanism: str) -> Pairs:
+    def handed(self, mechanism: str) -> Pairs:
         with kvb.Session(self.model, self.contract, mechanism=mechanism) as session:
-            return handed(session.predict(self.inputs))
+            return in_float32(kvb.mlx.cross(session.predict(self.inputs)))
 
     def whole(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Per layer K and V with all 1536 rows."""
@@ -134,24 +131,43 @@ def rounded(package: Callable[..., samples.SampleInfo]) -> Run:
     return Run(package("turbo", **SIZES), features.astype(np.float32))
 
 
-@pytest.mark.parametrize("mechanism", ["raw", "framework"])
-def test_every_logit_is_the_one_that_mlx_whisper_makes_alone(exact: Run, mechanism: str) -> None:
+@pytest.fixture
+def adopting(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """adopting(): from then on MLX adopts memory, through the tests' bridge where its backend does not."""
+
+    def start() -> None:
+        if mx.metal.is_available():
+            return
+        try:
+            monkeypatch.setattr(arrays, "_adopt", mlx_bridge.load().adopt)
+        except mlx_bridge.UnavailableError as reason:
+            pytest.skip(str(reason))
+
+    return start
+
+
+@pytest.mark.parametrize("memory", ["copied", "owned", "adopted"])
+def test_every_logit_is_the_one_that_mlx_whisper_makes_alone(
+    exact: Run, memory: str, adopting: Callable[[], None]
+) -> None:
     if kvb.runtime_info().kind != "simulator":
         pytest.skip("bits are promised by the simulator's arithmetic only")
-    pairs = exact.predicted(mechanism)
-    assert [tuple(a.shape) for pair in pairs for a in pair] == [(1, LIVE, WIDTH)] * 2 * LAYERS
-    got = exact.text.seeded(pairs)
-    np.testing.assert_array_equal(got.logits, exact.alone.logits)
-    assert got.logits.shape == (len(PROMPT) + STEPS, VOCAB)
-    assert got.tokens == exact.alone.tokens
-
-
-def test_the_cross_rows_are_read_where_they_lie_until_the_end(exact: Run) -> None:
-    pairs = exact.predicted("raw")
-    places = [tuple(kvb.mlx.address_of(a) for a in pair) for pair in pairs]
-    got = exact.text.seeded(pairs)
-    kept = [tuple(kvb.mlx.address_of(a) for a in cross) for _, cross in got.cache]
-    assert kept == places
+    owned = kvb.mlx.owned_backings(exact.contract) if memory == "owned" else None
+    if memory == "adopted":
+        adopting()
+    options: dict[str, Any] = {"mechanism": "raw"} if owned is None else {"mechanism": "external", "storage": owned}
+    with kvb.Session(exact.model, exact.contract, **options) as session:
+        rows = kvb.mlx.cross(session.predict(exact.inputs), copy=memory == "copied" or None, owned=owned)
+        assert {layer.method for layer in rows.layers} == {memory}
+        assert {tuple(a.shape) for pair in rows.arrays for a in pair} == {(1, LIVE, WIDTH)}
+        got = exact.text.seeded(list(rows.arrays))
+        np.testing.assert_array_equal(got.logits, exact.alone.logits)
+        assert got.logits.shape == (len(PROMPT) + STEPS, VOCAB)
+        assert got.tokens == exact.alone.tokens
+        # The rows were read where they lie until the end: Core ML's own memory, unless they were copied.
+        kept = [tuple(kvb.mlx.address_of(a) for a in cross) for _, cross in got.cache]
+        assert kept == [layer.cache_addresses for layer in rows.layers]
+        assert all(layer.same_address == (memory != "copied") for layer in rows.layers)
 
 
 @pytest.mark.parametrize("mechanism", ["raw", "surface", "pool", "framework"])
@@ -162,7 +178,7 @@ def test_a_float16_package_moves_the_logits_by_its_rounding_only(rounded: Run, m
     halved = [(k.astype(mx.float16).astype(mx.float32), v.astype(mx.float16).astype(mx.float32)) for k, v in own]
     tokens = rounded.alone.tokens
     floor = np.abs(rounded.text.seeded(halved, tokens).logits - rounded.alone.logits).max()
-    got = rounded.text.seeded(rounded.predicted(mechanism), tokens)
+    got = rounded.text.seeded(rounded.handed(mechanism), tokens)
     found = np.abs(got.logits - rounded.alone.logits).max()
     assert 0 < found < 2 * floor < 0.01
     assert got.tokens == tokens
@@ -200,7 +216,7 @@ def test_nan_in_core_mls_memory_behind_the_live_rows_never_arrives(exact: Run) -
             pytest.skip("this framework ignores the backing")
         for array in storage.values():
             array[:, LIVE:] = math.nan
-        got = exact.text.seeded(handed(prediction))
+        got = exact.text.seeded(in_float32(kvb.mlx.cross(prediction)))
     np.testing.assert_array_equal(got.logits, exact.alone.logits)
 
 
@@ -225,6 +241,6 @@ def shift_keys(pairs: Pairs) -> Pairs:
 @pytest.mark.parametrize("spoil", [swap_layers, swap_sides, lose_a_row, shift_keys])
 def test_a_wrong_hand_off_moves_the_logits(rounded: Run, spoil: Callable[[Pairs], Pairs]) -> None:
     tokens = rounded.alone.tokens
-    right = np.abs(rounded.text.seeded(rounded.predicted("raw"), tokens).logits - rounded.alone.logits).max()
-    wrong = np.abs(rounded.text.seeded(spoil(rounded.predicted("raw")), tokens).logits - rounded.alone.logits).max()
+    right = np.abs(rounded.text.seeded(rounded.handed("raw"), tokens).logits - rounded.alone.logits).max()
+    wrong = np.abs(rounded.text.seeded(spoil(rounded.handed("raw")), tokens).logits - rounded.alone.logits).max()
     assert wrong > 2 * right
