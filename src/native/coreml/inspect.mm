@@ -64,22 +64,28 @@ void judge_storage(const Backing& backing, MLMultiArray* array, OutputResult& re
 void judge_layout(const OutputPlan& plan, const ArrayDescription& description, const Layout* proposed,
                   OutputResult& result, std::vector<CheckFailure>& failures) {
   bool ok = true;
-  const auto check = [&](Check kind, bool good, std::string expected, std::string actual) {
-    if (good || !check_enabled(kind)) return;
-    ok = false;
-    fail(failures, plan.name, kind, std::move(expected), std::move(actual));
+  const auto wrong = [&](Check kind, bool good) {  // texts are made for failures only
+    const bool is_wrong = !good && check_enabled(kind);
+    ok = ok && !is_wrong;
+    return is_wrong;
   };
   if (plan.dense) {
-    check(Check::kShape, description.shape == plan.dense->shape, join_numbers(plan.dense->shape),
-          join_numbers(description.shape));
-    check(Check::kDtype, description.dtype == plan.dense->dtype, dtype_name(plan.dense->dtype), description.dtype_name);
+    if (wrong(Check::kShape, description.shape == plan.dense->shape)) {
+      fail(failures, plan.name, Check::kShape, join_numbers(plan.dense->shape), join_numbers(description.shape));
+    }
+    if (wrong(Check::kDtype, description.dtype == plan.dense->dtype)) {
+      fail(failures, plan.name, Check::kDtype, dtype_name(plan.dense->dtype), description.dtype_name);
+    }
   }
-  if (proposed != nullptr) {
-    check(Check::kStrides, same_strides(proposed->shape, description.element_strides, proposed->element_strides),
-          join_numbers(proposed->element_strides), join_numbers(description.element_strides));
-  } else {
-    check(Check::kStrides, result.returned.has_value(), "strides under which no two elements share memory",
-          join_numbers(description.element_strides) + " for shape " + join_numbers(description.shape));
+  if (proposed == nullptr) {
+    if (wrong(Check::kStrides, result.returned.has_value())) {
+      fail(failures, plan.name, Check::kStrides, "strides under which no two elements share memory",
+           join_numbers(description.element_strides) + " for shape " + join_numbers(description.shape));
+    }
+  } else if (wrong(Check::kStrides,
+                   same_strides(proposed->shape, description.element_strides, proposed->element_strides))) {
+    fail(failures, plan.name, Check::kStrides, join_numbers(proposed->element_strides),
+         join_numbers(description.element_strides));
   }
   result.evidence.layout_ok = ok;
   result.evidence.checked.push_back("layout_ok");

@@ -149,6 +149,7 @@ class SessionCall {
   void inspect() {
     const StageSignpost signpost(Stage::kVerify);
     require_arrays();
+    results_.reserve(plan_.outputs.size());
     for (std::size_t i = 0; i < plan_.outputs.size(); ++i) {
       results_.push_back(inspect_output(plan_, i, *taken_.set, std::move(arrays_[i]), failures_));
     }

@@ -3,6 +3,7 @@
 #import <Foundation/Foundation.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <ctime>
@@ -32,10 +33,12 @@ class ReleaseQueue {
     return *queue;
   }
 
+  // The thread is woken after the lock is given back (it would wait for it at once), and only for what comes first.
   ReleaseToken post(std::function<void()> action, int delay_ms) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     const ReleaseToken token = next_token_++;
-    waiting_.emplace(std::pair(Clock::now() + std::chrono::milliseconds(delay_ms), token), std::move(action));
+    const std::pair key(Clock::now() + std::chrono::milliseconds(delay_ms), token);
+    const bool is_first = waiting_.emplace(key, std::move(action)).first == waiting_.begin();
     if (!running_ && !stopping_) {
       running_ = pthread_create(
                      &thread_, nullptr, [](void* self) -> void* {
@@ -43,21 +46,26 @@ class ReleaseQueue {
                        return nullptr;
                      }, this) == 0;
     }
-    wake_.notify_one();
+    lock.unlock();
+    if (is_first) {
+      wake_.notify_one();
+    }
     return token;
   }
 
   void expedite(ReleaseToken token) {
-    const std::lock_guard lock(mutex_);
-    for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
-      if (it->first.second == token) {
-        auto node = waiting_.extract(it);
-        node.key().first = Clock::time_point::min();
-        waiting_.insert(std::move(node));
-        wake_.notify_one();
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                      [&](const auto& entry) { return entry.first.second == token; });
+      if (found == waiting_.end()) {
         return;
       }
+      auto node = waiting_.extract(found);
+      node.key().first = Clock::time_point::min();
+      waiting_.insert(std::move(node));
     }
+    wake_.notify_one();
   }
 
   bool drain(int timeout_ms) {

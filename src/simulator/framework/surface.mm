@@ -93,15 +93,7 @@ std::shared_ptr<SurfaceMemory> SurfaceMemory::create(SurfaceShape shape) {
     return nullptr;
   }
   const std::size_t mapped = shape.alloc_size + page_size();
-  const int file = memfd_create("IOSurface", MFD_CLOEXEC);
-  if (file < 0) {
-    return nullptr;
-  }
-  void* bytes = MAP_FAILED;
-  if (ftruncate(file, static_cast<off_t>(mapped)) == 0) {
-    bytes = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  }
-  close(file);
+  void* bytes = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (bytes == MAP_FAILED) {
     return nullptr;
   }
