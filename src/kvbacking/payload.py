@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from kvbacking._integers import as_integer
 from kvbacking.contract import DISTIL, TURBO, KVContract
 from kvbacking.errors import ContractError
 
@@ -29,7 +30,7 @@ class Scales:
     def __post_init__(self) -> None:
         _item("Scales.dtype", self.dtype)
         if self.group is not None:
-            _positive("Scales.group", self.group)
+            object.__setattr__(self, "group", _positive("Scales.group", self.group))
 
     def byte_count(self, size: int) -> int:
         """Bytes of the scales of one head's row of `size` elements. Raises ValueError when groups do not divide it."""
@@ -49,9 +50,8 @@ class FixedPart:
     dtype: Item = "float32"
 
     def __post_init__(self) -> None:
-        _positive("FixedPart.layers", self.layers)
-        for size in self.shape:
-            _positive("FixedPart.shape", size)
+        object.__setattr__(self, "layers", _positive("FixedPart.layers", self.layers))
+        object.__setattr__(self, "shape", tuple(_positive("FixedPart.shape", size) for size in self.shape))
         _item("FixedPart.dtype", self.dtype)
 
     @property
@@ -86,7 +86,7 @@ class Payload:
         for field in ("layers", "kv_heads", "head_dim", "value_dim", "rows", "capacity"):
             value = getattr(self, field)
             if value is not None or field in ("layers", "kv_heads", "head_dim"):
-                _positive(f"Payload.{field}", value)
+                object.__setattr__(self, field, _positive(f"Payload.{field}", value))
         _item("Payload.keys", self.keys)
         _item("Payload.values", self.values)
         if self.kind not in get_args(Kind):
@@ -116,8 +116,9 @@ class Payload:
 
     def bytes_at(self, rows: int) -> int:
         """Bytes of `rows` rows and of the fixed parts."""
-        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
-            raise ValueError(f"[Payload.bytes_at] rows must be an integer of at least 0, got {rows!r}")
+        rows = as_integer("[Payload.bytes_at] rows", rows)
+        if rows < 0:
+            raise ValueError(f"[Payload.bytes_at] rows must be at least 0, got {rows}")
         return rows * self.bytes_per_position + self.fixed_bytes
 
     def to_dict(self) -> dict[str, Any]:
@@ -174,11 +175,11 @@ def _item(what: str, value: object) -> None:
         raise ValueError(f"{what} must be one of {', '.join(get_args(Item))}, got {value!r}")
 
 
-def _positive(what: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{what} must be an integer, got {type(value).__name__}")
-    if value < 1:
-        raise ValueError(f"{what} must be at least 1, got {value}")
+def _positive(what: str, value: object) -> int:
+    number = as_integer(what, value)
+    if number < 1:
+        raise ValueError(f"{what} must be at least 1, got {number}")
+    return number
 
 
 # The kv_heads x head_dim of the 16-layer example are 1024, which its 64 KiB per position imply; 4 x 256 are those for

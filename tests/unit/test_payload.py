@@ -108,8 +108,16 @@ def test_values_that_mean_nothing_are_refused() -> None:
         Payload(name="x", layers=1, kv_heads=1, head_dim=1, rows=3)
     with pytest.raises(ValueError, match="do not fit into capacity"):
         Payload(name="x", layers=1, kv_heads=1, head_dim=1, kind="cross", rows=3, capacity=2)
+    with pytest.raises(TypeError, match="rows must be an integer"):
+        PRESETS["0.6b"].bytes_at(1.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least 0"):
         PRESETS["0.6b"].bytes_at(-1)
+
+
+def test_integers_of_numpy_are_integers() -> None:
+    given = Payload(name="x", layers=np.int64(2), kv_heads=np.int32(1), head_dim=np.uint8(64))  # type: ignore[arg-type]
+    assert given.bytes_at(np.int64(10)) == 10 * 2 * 2 * 64 * 2  # type: ignore[arg-type]
+    assert json.loads(json.dumps(given.to_dict()))["head_dim"] == 64
 
 
 def test_the_document_is_json() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kvbacking._integers import as_integer
 from kvbacking.payload import Payload
 
 from ..clock import Clock
@@ -39,7 +40,7 @@ class Options:
             raise ValueError(f"methods must be some of {', '.join(METHODS)}, got none")
         for name, least in (("rounds", 1), ("memory_byte_count", 1)):
             value = getattr(self, name)
-            if value is not None and value < least:
+            if value is not None and as_integer(name, value) < least:
                 raise ValueError(f"{name} must be at least {least}, got {value}")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kvbacking._integers import as_integer
 from kvbacking.errors import ContractError
 from kvbacking.mlx.arrays import core, optional_module
 from kvbacking.payload import Payload
@@ -198,15 +199,16 @@ def _check(payload: Payload, lengths: Sequence[int]) -> None:
     for side in (payload.keys, payload.values):
         if side not in ("float16", "float32"):
             raise ContractError(
-                f"[measure.handoff] {payload.name}: {side} rows go into no cache of mlx-lm before they are multiplied "
-                "with their scales; --payload gives their sizes"
+                f"[measure.handoff] {payload.name}: {side} rows are multiplied with their scales on the way into a "
+                "cache, which is not measured here; --payload gives their sizes"
             )
 
 
 def _check_lengths(payload: Payload, lengths: Sequence[int]) -> None:
     if not lengths:
         raise ContractError("[measure.handoff] no live length was given")
-    for live in lengths:
+    for length in lengths:
+        live = as_integer("a live length", length)
         if payload.rows is not None and live != payload.rows:
             raise ContractError(f"[measure.handoff] {payload.name} has {payload.rows} live rows, not {live}")
         if live < 1 or (payload.capacity is not None and live > payload.capacity):
