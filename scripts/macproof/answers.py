@@ -43,6 +43,7 @@ def answer_all(folder: Path) -> list[dict[str, Any]]:
             }
         ),
         "hypotheses": _experiments({path.name: read(path.name) for path in sorted(folder.glob("experiment-*.json"))}),
+        "mlx-handoff": _handoff(read("handoff.json")),
         "mlx-surface": None,  # not asked yet
     }
     return [{"question": name, "answer": answer or OPEN} for name, answer in answers.items()]
@@ -134,6 +135,23 @@ def _benches(reports: Mapping[str, Any]) -> dict[str, str]:
         for name, report in reports.items()
         if report
     }
+
+
+def _handoff(document: Any) -> dict[str, str]:
+    """Which ways work on this MLX, and where the cache of each lies after its first update."""
+    found = {}
+    measured = document["measurement"] if document else {"rows": ()}
+    for row in measured["rows"]:
+        if row["method"] != "memcpy":
+            where, facts = row["reason"], row["facts"]
+            if row["status"] == "measured":
+                copied = facts["bytes_imported"] + facts["bytes_first_update"]
+                where = (
+                    f"{facts['at_producer_after_first_update']} of {facts['arrays']} arrays where they were written, "
+                    f"{copied} bytes copied, {row['ratio_to_memcpy']:.2f} x memcpy"
+                )
+            found[f"{measured['device']} {row['method']} {row['live']}"] = where
+    return found
 
 
 def _experiments(documents: Mapping[str, Any]) -> dict[str, str]:

@@ -142,3 +142,10 @@ def plan(*, packages: Sequence[Path], scratch: Path, quick: bool, small: bool, c
             keep=f"experiment-{experiment}.json",
             needs=names[0],
         )
+    shape = ("--shape", "0.6b", "--live", "64" if small else "512,4096,32768")
+    yield Step(
+        name="hand-off to MLX",
+        command=(*kvb, "handoff", *shape, "--rounds", "2" if small else "11", "--json"),
+        keep="handoff.json",
+        answers=(0, 4),  # 4: mlx is not installed, and its question stays open
+    )
