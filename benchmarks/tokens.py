@@ -1,8 +1,9 @@
 """How far a decoder that was handed Core ML's cache agrees with the same decoder left alone.
 
-    python benchmarks/tokens.py [--quick]
+    python benchmarks/tokens.py [--quick] [--model DIR [--prompt FILE]]
 
-Random decoders of mlx-lm in float32; their prompt pass runs as a Core ML package made from the same weights, the rows
+Random decoders of mlx-lm in float32, or the model in DIR (an unquantised Llama or Qwen3 as mlx-lm loads it, in its own
+dtype) after a text or random tokens. Their prompt pass runs as a Core ML package made from the same weights, the rows
 are handed over, and every step is fed the token that mlx-lm alone generated. Nothing is timed. On the simulator both of
 its numeric modes stand for two devices; on a Mac the rows are the compute units. Beside them: mlx-lm's own rows rounded
 to float16, the least that a float16 cache costs, and rows shifted by one (the first empty, the last lost), which is a
@@ -16,7 +17,7 @@ import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,14 +39,42 @@ ROUNDED, SHIFTED = "mlx-lm, rounded to fp16", "rows shifted by one"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    family: str
-    seed: int
-    live: int
-    prompts: int
+    """One decoder and prompts of live + 1 tokens."""
 
-    def draw(self, vocab: int) -> list[list[int]]:
-        rng = np.random.default_rng(1000 + self.seed)
-        return [[int(t) for t in rng.integers(0, vocab, self.live + 1)] for _ in range(self.prompts)]
+    name: str
+    decoder: Any
+    live: int
+    prompts: list[list[int]]
+
+
+def drawn(decoder: Any, live: int, count: int, seed: int) -> list[list[int]]:
+    rng = np.random.default_rng(1000 + seed)
+    return [[int(t) for t in rng.integers(0, decoder.args.vocab_size, live + 1)] for _ in range(count)]
+
+
+def random_cases(lives: list[int], seeds: list[int], prompts: int) -> Iterator[list[Case]]:
+    """Cases whose results go into one line each."""
+    for family in ("llama", "qwen3"):
+        decoders = [kvb.mlx.random_decoder(family, seed) for seed in seeds]
+        for live in lives:
+            yield [
+                Case(family, decoder, live, drawn(decoder, live, prompts, seed))
+                for decoder, seed in zip(decoders, seeds, strict=True)
+            ]
+
+
+def loaded_cases(folder: Path, text: Path | None, lives: list[int], prompts: int) -> Iterator[list[Case]]:
+    from mlx_lm.utils import load_model, load_tokenizer
+
+    decoder = load_model(folder)[0]
+    words = None if text is None else load_tokenizer(folder).encode(text.read_text())
+    for live in lives:
+        if words is None:
+            yield [Case(folder.name, decoder, live, drawn(decoder, live, prompts, 0))]
+            continue
+        parts = [words[i : i + live + 1] for i in range(0, len(words) - live, live + 1)][:prompts]
+        if parts:
+            yield [Case(folder.name, decoder, live, parts)]
 
 
 @contextlib.contextmanager
@@ -85,29 +114,26 @@ def own_rows(decoder: Any, prompt: list[int], spoil: str) -> list[Any]:
 
 
 def handed(decoder: Any, model: kvb.Model, contract: kvb.KVContract, prompt: list[int]) -> list[Any]:
-    import mlx.core as mx
-
     live = len(prompt) - 1
     inputs = {"input_ids": np.array([prompt[:-1]], np.int32)}
     filled = new_caches(decoder)
     with kvb.Session(model, contract, mechanism="raw") as session:
-        kvb.mlx.handoff(session.predict(inputs, live=live), filled, contract, dtype=mx.float32)
+        dtype = decoder.model.norm.weight.dtype
+        kvb.mlx.handoff(session.predict(inputs, live=live), filled, contract, dtype=dtype)
     return filled
 
 
 def run(case: Case, folder: Path) -> dict[str, list[kvb.mlx.Agreement]]:
     """Per side, one agreement for each prompt."""
-    decoder = kvb.mlx.random_decoder(case.family, case.seed)
-    prompts = case.draw(decoder.args.vocab_size)
+    decoder, prompts = case.decoder, case.prompts
     wanted = [kvb.mlx.reference(decoder, prompt, STEPS) for prompt in prompts]
     found: dict[str, list[kvb.mlx.Agreement]] = {}
     packages: dict[str, Any] = {}
     for name, dtype, mode, units in SIDES:
         if dtype not in packages:
             packages[dtype] = kvb.mlx.write_prefill(
-                decoder, folder / f"{case.family}-{case.seed}-{case.live}-{dtype}.mlpackage", tokens=case.live,
-                capacity=case.live + STEPS, dtype=dtype,
-            )  # fmt: skip
+                decoder, folder / f"{dtype}.mlpackage", tokens=case.live, capacity=case.live + STEPS, dtype=dtype
+            )
         with numerics(mode):
             model = kvb.Model.load(packages[dtype].path, compute_units=units)
         contract = kvb.KVContract.from_model(model, **packages[dtype].contract)
@@ -123,58 +149,66 @@ def run(case: Case, folder: Path) -> dict[str, list[kvb.mlx.Agreement]]:
     return found
 
 
-def summarise(family: str, live: int, side: str, results: Iterable[kvb.mlx.Agreement]) -> dict[str, Any]:
-    all_of = list(results)
-    apart = [a.max_logprob_difference for a in all_of]
+def summarise(case: Case, side: str, results: list[kvb.mlx.Agreement]) -> dict[str, Any]:
+    apart = [a.max_logprob_difference for a in results]
     return {
-        "family": family,
-        "live": live,
+        "decoder": case.name,
+        "live": case.live,
         "prefill": side,
-        "prompts": len(all_of),
-        "steps": sum(a.steps for a in all_of),
-        "equal": sum(a.equal for a in all_of),
-        "rate": sum(a.equal for a in all_of) / sum(a.steps for a in all_of),
-        "prompts_without_difference": sum(a.equal == a.steps for a in all_of),
+        "prompts": len(results),
+        "steps": sum(a.steps for a in results),
+        "equal": sum(a.equal for a in results),
+        "rate": sum(a.equal for a in results) / sum(a.steps for a in results),
+        "prompts_without_difference": sum(a.equal == a.steps for a in results),
         "median_max_logprob_difference": float(np.median(apart)),
         "max_logprob_difference": max(apart),
-        "max_chosen_difference": max(a.max_chosen_difference for a in all_of),
+        "max_chosen_difference": max(a.max_chosen_difference for a in results),
         "runtime": kvb.runtime_info().kind,
-        "samples": [a.to_dict() for a in all_of],
+        "samples": [a.to_dict() for a in results],
     }
+
+
+def show(row: dict[str, Any]) -> None:
+    print(json.dumps(row), flush=True)
+    print(
+        f"{row['decoder']:8} {row['live']:5} {row['prefill']:24} {row['equal']:6} of {row['steps']:4} "
+        f"{row['prompts_without_difference']:7} of {row['prompts']:2} {row['median_max_logprob_difference']:8.2g} "
+        f"{row['max_logprob_difference']:8.2g} {row['max_chosen_difference']:8.2g}",
+        file=sys.stderr,
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
+    parser.add_argument("--model", type=Path, metavar="DIR", help="a model that mlx-lm loads, instead of random ones")
+    parser.add_argument("--prompt", type=Path, metavar="FILE", help="with --model: a text, cut into prompts")
+    options = parser.parse_args()
+    if options.prompt and not options.model:
+        parser.error("--prompt goes with --model")
     try:
         kvb.mlx.random_decoder("llama")
     except kvb.mlx.MlxUnavailableError as error:
         print(f"tokens.py: nothing measured: {error}", file=sys.stderr)
-        return 0 if quick else 1  # the quick form only keeps this script from rotting
-    lives, seeds, prompts = ([24], [4], 1) if quick else ([48, 256, 1024], [4, 5], 8)
+        return 0 if options.quick else 1  # the quick form only keeps this script from rotting
+    lives, seeds, prompts = ([24], [4], 1) if options.quick else ([48, 256, 1024], [4, 5], 8)
+    if options.model:
+        cases = loaded_cases(options.model, options.prompt, lives, prompts)
+    else:
+        cases = random_cases(lives, seeds, prompts)
     print(
         f"{'decoder':8} {'live':>5} {'prefill':24} {'equal tokens':>14} {'whole prompts':>13} {'median':>8} "
         f"{'max':>8} {'chosen':>8}",
         file=sys.stderr,
     )
-    with tempfile.TemporaryDirectory() as scratch:
-        for family in ("llama", "qwen3"):
-            for live in lives:
-                gathered: dict[str, list[kvb.mlx.Agreement]] = {}
-                for seed in seeds:
-                    for side, results in run(Case(family, seed, live, prompts), Path(scratch)).items():
-                        gathered.setdefault(side, []).extend(results)
-                for side, results in gathered.items():
-                    row = summarise(family, live, side, results)
-                    print(json.dumps(row), flush=True)
-                    print(
-                        f"{family:8} {live:5} {side:24} {row['equal']:6} of {row['steps']:4} "
-                        f"{row['prompts_without_difference']:7} of {row['prompts']:2} "
-                        f"{row['median_max_logprob_difference']:8.2g} {row['max_logprob_difference']:8.2g} "
-                        f"{row['max_chosen_difference']:8.2g}",
-                        file=sys.stderr,
-                    )
+    for together in cases:
+        gathered: dict[str, list[kvb.mlx.Agreement]] = {}
+        for case in together:
+            with tempfile.TemporaryDirectory() as scratch:
+                for side, results in run(case, Path(scratch)).items():
+                    gathered.setdefault(side, []).extend(results)
+        for side, results in gathered.items():
+            show(summarise(together[0], side, results))
     return 0
 
 

@@ -274,3 +274,26 @@ def test_values_that_are_not_finite_never_agree(prefill: Callable[..., Prefill])
     filled[0].values[:, :, LIVE - 1] = math.nan
     found = run.side.agreement(filled)
     assert (found.equal, found.max_logprob_difference) == (0, math.inf)
+
+
+def test_float16_survives_activations_whose_squares_do_not(tmp_path: Path) -> None:
+    """One loud channel of 3000, as trained models have them; MLX's own rows in float32 are what to come near to."""
+    decoder = kvb.mlx.random_decoder("qwen3", 5)
+    loud = np.array(decoder.model.embed_tokens.weight)
+    loud[:, 3] = np.copysign(3000, loud[:, 3])
+    decoder.model.embed_tokens.weight = mx.array(loud)
+    info = kvb.mlx.write_prefill(decoder, tmp_path / "m.mlpackage", tokens=LIVE, capacity=LIVE, dtype="float16")
+    prompt = info.inputs(seed=2)
+    own = caches.make_prompt_cache(decoder)
+    mx.eval(decoder(mx.array(prompt["input_ids"]), cache=own), [c.state for c in own])
+    if simulated:
+        with simulator.configured(numerics="fp16"):
+            model = kvb.Model.load(info.path)
+    else:
+        model = kvb.Model.load(info.path)
+    got = model.predict(prompt)
+    for i, cache in enumerate(own):
+        for stem, array in (("key", cache.keys), ("value", cache.values)):
+            wanted = np.array(array[:, :, :LIVE])
+            apart = np.linalg.norm(got[f"{stem}_cache_{i}"].astype(np.float32) - wanted)
+            assert apart < 0.02 * np.linalg.norm(wanted)

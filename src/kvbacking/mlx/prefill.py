@@ -41,9 +41,9 @@ def write_prefill(
     Angles are read off the model's own rotation, scaled or not, and keys leave the package rotated and normalised as
     mlx-lm keeps them, so `handoff` may fill the model's own caches. The window is static: fill input_ids behind the
     prompt with any token, pass the prompt's length as `live`. Weights are rounded to `dtype`, in which the package
-    computes and answers; in float16 activations must stay below 256. Small models: weights are held in memory a few
-    times over. Needs the `samples` extra. Raises ContractError for a model that the package could not reproduce,
-    ValueError, SamplesUnavailableError, MlxUnavailableError.
+    computes and answers; in float16 no activation may exceed 65504. Weights are held in memory a few times over. Needs
+    the `samples` extra. Raises ContractError for a model that the package could not reproduce, ValueError,
+    SamplesUnavailableError, MlxUnavailableError.
     """
     target_path = Path(path)
     if target_path.suffix != ".mlpackage":
@@ -57,6 +57,7 @@ def write_prefill(
         return write_transformer(
             target_path, form, weights, tokens=tokens, capacity=capacity, per_layer=per_layer, logits=logits,
             target=target, dtype=dtype, rope=rope_of(model.layers[0].self_attn.rope, tokens, form.head_dim),
+            scaled_norms=dtype == "float16",
         )  # fmt: skip
 
 

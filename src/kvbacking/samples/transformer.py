@@ -17,6 +17,7 @@ from kvbacking.samples.info import Array, InputSpec, SampleInfo
 from kvbacking.samples.toolkit import convert, save, target_of, tools
 
 MASKED = -3e4  # far below any score, still finite in fp16
+FAINT = 1e-3  # rows without any larger value are normalised as if they had one: nothing is divided by zero
 DTypeName = Literal["float16", "float32"]
 
 
@@ -60,8 +61,9 @@ class _Pass:
         dtype: DTypeName,
         fused: bool,
         rope: tuple[Array, Array],
+        scaled_norms: bool,
     ) -> None:
-        self.form, self.tokens, self.fused = form, tokens, fused
+        self.form, self.tokens, self.fused, self.scaled_norms = form, tokens, fused, scaled_norms
         self.number = np.dtype(dtype).type
         self.weights = {name: value.astype(dtype) for name, value in weights.items()}
         self.cos, self.sin = (table.astype(dtype) for table in rope)
@@ -69,9 +71,18 @@ class _Pass:
         self.mb = tools().mb
 
     def norm(self, x: Any, gain: Array) -> Any:
-        mb = self.mb
-        mean = mb.reduce_mean(x=mb.pow(x=x, y=self.number(2)), axes=[-1], keep_dims=True)
-        return mb.mul(x=mb.mul(x=x, y=mb.rsqrt(x=mean, epsilon=self.number(self.form.epsilon))), y=gain)
+        """x / sqrt(mean(x^2) + epsilon) * gain. Scaled: of x / max|x|, whose squares cannot overflow."""
+        mb, number, epsilon = self.mb, self.number, self.form.epsilon
+        if self.scaled_norms:
+            top = mb.maximum(x=mb.reduce_max(x=mb.abs(x=x), axes=[-1], keep_dims=True), y=number(FAINT))
+            x = mb.real_div(x=x, y=top)
+            mean = mb.reduce_mean(x=mb.mul(x=x, y=x), axes=[-1], keep_dims=True)
+            share = mb.real_div(x=number(np.sqrt(epsilon)), y=top)
+            inverse = mb.rsqrt(x=mb.add(x=mean, y=mb.mul(x=share, y=share)), epsilon=number(0))
+        else:
+            mean = mb.reduce_mean(x=mb.pow(x=x, y=number(2)), axes=[-1], keep_dims=True)
+            inverse = mb.rsqrt(x=mean, epsilon=number(epsilon))
+        return mb.mul(x=mb.mul(x=x, y=inverse), y=gain)
 
     def rotate(self, x: Any) -> Any:
         """RoPE, half-split: pairs are (i, i + head_dim / 2). x [1, heads, tokens, head_dim]."""
@@ -147,13 +158,14 @@ def write_transformer(
     target: str,
     dtype: DTypeName = "float16",
     rope: tuple[Array, Array] | None = None,
+    scaled_norms: bool = False,
 ) -> SampleInfo:
     """Writes input_ids int32 [1, tokens] (and, with logits, last_token int32 [1]) -> caches (and logits [1, vocab]).
 
     The window is static: rows from `tokens` on are zero, rows between the prompt's length and `tokens` hold what the
     padding tokens made of themselves. `rope`: cos and sin [tokens, head_dim // 2] (default: `rope_tables`). `dtype` is
-    that of weights, arithmetic and outputs; float16 squares activations in its norms, which must stay below 256. Called
-    inside `quiet()`.
+    that of weights, arithmetic and outputs. Norms square activations, which in float16 must stay below 256 unless
+    scaled_norms divides each row by its largest value first. Called inside `quiet()`.
     """
     if not 0 < tokens <= capacity:
         raise ValueError(f"tokens {tokens} must be between 1 and capacity {capacity}")
@@ -162,7 +174,7 @@ def write_transformer(
     number = np.dtype(dtype).type
     steps = _Pass(
         form, weights, tokens=tokens, dtype=dtype, fused=target not in ("macOS13", "macOS14"),
-        rope=rope_tables(tokens, form.head_dim) if rope is None else rope,
+        rope=rope_tables(tokens, form.head_dim) if rope is None else rope, scaled_norms=scaled_norms,
     )  # fmt: skip
 
     def fit(cache: Any, name: str) -> Any:
