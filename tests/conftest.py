@@ -61,6 +61,24 @@ def contract(model: kvb.Model, small: samples.SampleInfo) -> kvb.KVContract:
     return kvb.KVContract.from_model(model, **small.contract)
 
 
+@pytest.fixture(scope="session")
+def bridge() -> Any:
+    """Makes MLX arrays over foreign memory on MLX's CPU backend (tests/support/mlx_bridge)."""
+    import mlx_bridge
+
+    try:
+        return mlx_bridge.load()
+    except mlx_bridge.UnavailableError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def adopting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLX adopts aligned memory: by itself on Metal, through the bridge elsewhere, along the same code."""
+    if not pytest.importorskip("mlx.core").metal.is_available():
+        monkeypatch.setattr("kvbacking.mlx.arrays._adopt", request.getfixturevalue("bridge").adopt)
+
+
 @pytest.fixture
 def settled(model: kvb.Model) -> Callable[..., dict[str, int]]:
     """settled(): live native objects once they have not changed for longer than the framework may hold arrays (about a

@@ -17,7 +17,7 @@ mx = pytest.importorskip("mlx.core", reason="mlx is not installed (extra mlx)", 
 caches = pytest.importorskip("mlx_lm.models.cache", reason="mlx-lm is not installed (extra mlx)", exc_type=ImportError)
 pytest.importorskip("coremltools", reason="coremltools is not installed (extra samples)", exc_type=ImportError)
 
-LAYERS, HEADS, CAPACITY, SIZE, LIVE = 2, 4, 320, 16, 200
+LAYERS, HEADS, CAPACITY, SIZE, LIVE = 2, 4, 512, 16, 200
 CHANNELS, STATE = 24, 8
 Setup = tuple[kvb.Model, kvb.KVContract, dict[str, np.ndarray]]
 
@@ -123,6 +123,25 @@ def test_decoding_goes_on_in_place_after_the_scaling(setup: Setup) -> None:
         places = [kvb.mlx.address_of(a) for a in (cache.keys, cache.values)]
         mx.eval(cache.update_and_fetch(token, token))
         assert [kvb.mlx.address_of(a) for a in (cache.keys, cache.values)] == places
+
+
+def test_a_layer_is_adopted_as_a_whole_or_not_at_all(setup: Setup, adopting: None) -> None:
+    """Keys and values lie on whole pages here and their scales do not: of what was adopted alone, keys would have more
+    rows than values."""
+    model, contract, inputs = setup
+    with kvb.Session(model, contract, mechanism="raw") as session:
+        prediction = session.predict(inputs)
+        filled = fresh()
+        with pytest.raises(kvb.mlx.AdoptionRefusedError, match="multiple of 16384"):
+            kvb.mlx.handoff(prediction, filled, contract, copy=False)
+        assert filled[0].keys is None
+        report = kvb.mlx.handoff(prediction, filled, contract, copy=None)
+        wanted = [expected(prediction, layer) for layer in range(LAYERS)]
+    assert {layer.method for layer in report.layers} == {"copied"}
+    for cache, (k, v) in zip((filled[0], filled[2]), wanted, strict=True):
+        assert cache.keys.shape[2] == cache.values.shape[2]
+        np.testing.assert_array_equal(np.array(cache.keys)[:, :, :LIVE], k)
+        np.testing.assert_array_equal(np.array(cache.values)[:, :, :LIVE], v)
 
 
 def test_int8_without_scales_is_refused(setup: Setup) -> None:

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import mlx_bridge
 import numpy as np
 import pytest
 
@@ -26,23 +25,6 @@ LAYERS, KV_HEADS, SIZE, CAPACITY, LIVE = 2, 2, 64, 64, 20
 CROSS = {"layers": 2, "width": 512, "rows": 40, "capacity": 48}
 HUNG_S = 30.0
 Setup = tuple[kvb.Model, kvb.KVContract, dict[str, np.ndarray]]
-
-
-@pytest.fixture(scope="module")
-def bridge() -> Any:
-    """The bridge; None where MLX adopts memory itself."""
-    if mx.metal.is_available():
-        return None
-    try:
-        return mlx_bridge.load()
-    except mlx_bridge.UnavailableError as reason:
-        pytest.skip(str(reason))
-
-
-@pytest.fixture
-def adopting(bridge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    if bridge is not None:
-        monkeypatch.setattr(arrays, "_adopt", bridge.adopt)
 
 
 @pytest.fixture
@@ -242,6 +224,30 @@ def test_a_handed_set_is_free_once_the_caches_have_their_copies(
         for side, rows in zip((cache.keys, cache.values), wanted, strict=True):
             np.testing.assert_array_equal(np.array(side)[0, :, :LIVE], rows[index, :, :LIVE])
             assert float(side[0, 0, LIVE, 0]) == 5
+
+
+def test_the_memory_of_backings_that_mlx_owns_goes_with_their_session(whisper: Setup, no_collector: None) -> None:
+    """Native code lets go of a Python owner through a queue, which the next call empties."""
+    model, contract, inputs = whisper
+    byte_count = 2 * CROSS["layers"] * CROSS["capacity"] * CROSS["width"] * 2
+    before = mx.get_active_memory()
+    owned = kvb.mlx.owned_backings(contract)
+    session = kvb.Session(model, contract, mechanism="external", storage=owned)
+    view = session.predict(inputs)["cross_k"]
+    expected = view.copy()
+    session.close()
+    del session, owned
+    model.predict(inputs)
+    assert mx.get_active_memory() >= before + byte_count  # somebody still looks
+    np.testing.assert_array_equal(view, expected)
+    del view
+    waiting = threading.Event()
+    for _ in range(int(HUNG_S / 0.05)):  # the framework may hold its wrapper for about a second
+        model.predict(inputs)
+        if mx.get_active_memory() < before + byte_count // 2:
+            break
+        waiting.wait(0.05)
+    assert mx.get_active_memory() < before + byte_count // 2
 
 
 def test_a_dropped_cache_frees_the_set(prefill: Setup, adopting: None, no_collector: None) -> None:

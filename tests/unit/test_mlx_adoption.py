@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import mlx_bridge
 import numpy as np
 import pytest
 
@@ -22,14 +21,6 @@ caches = pytest.importorskip("mlx_lm.models.cache", reason="mlx-lm is not instal
 SHAPE = (1, 2, 64, 128)
 BYTES = 2 * 64 * 128 * 2
 HUNG_S = 30.0
-
-
-@pytest.fixture(scope="module")
-def bridge() -> Any:
-    try:
-        return mlx_bridge.load()
-    except mlx_bridge.UnavailableError as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from whisper_checkpoints import MULTILINGUAL, encode, random_variables, write_checkpoint, write_model
 
+from kvbacking.mlx import address_of
 from kvbacking.whisper.checkpoint import Checkpoint, CheckpointError
 from kvbacking.whisper.decoder import Decoder
 from kvbacking.whisper.tokens import Tokenizer
@@ -140,3 +141,30 @@ def test_a_tokenizer_without_whispers_tokens_is_refused(tmp_path: Path) -> None:
     (directory / "tokenizer.json").write_text(text)
     with pytest.raises(CheckpointError, match=r"has no token <\|notimestamps\|>"):
         Tokenizer(Checkpoint.load(directory))
+
+
+def test_rows_are_copied_once_where_mlx_refuses_to_adopt(directory: Path) -> None:
+    decoder = make_decoder(directory)
+    source = decoder.import_cache(*key_value(), LIVE).source
+    assert {layer.method for layer in source.layers} == {"copied"}
+    assert source.bytes_copied == 2 * 2 * LIVE * 16 * 2  # K and V of two layers, 16 halves wide
+
+
+def test_adopted_rows_stay_where_they_are_through_a_whole_decode(directory: Path, adopting: None) -> None:
+    rows = 512  # of 16 halves: 16 KiB a layer
+    memory = [np.zeros(2 * rows * 16 + 8192, np.float16) for _ in range(2)]
+    pair = []
+    for flat, given in zip(memory, key_value(), strict=True):
+        start = -flat.ctypes.data % 16384 // 2
+        whole = flat[start : start + 2 * rows * 16].reshape(2, rows, 16)
+        whole[:] = np.nan
+        whole[:, :LIVE] = given[:, :LIVE]
+        pair.append(whole)
+    decoder = make_decoder(directory, precision="float16")
+    wanted = decoder.decode(decoder.import_cache(*key_value(), LIVE), "en")
+    cache = decoder.import_cache(pair[0], pair[1], LIVE)
+    assert {layer.method for layer in cache.source.layers} == {"adopted"}
+    assert cache.source.bytes_copied == 0
+    assert decoder.decode(cache, "en") == wanted
+    for layer, arrays in enumerate(cache.arrays):
+        assert [address_of(a) for a in arrays] == [whole[layer].ctypes.data for whole in pair]

@@ -11,6 +11,7 @@
 #include "bind/bind.h"
 #include "bind/gil.h"
 #include "bind/inputs.h"
+#include "bind/reaper.h"
 #include "kvbacking/host.h"
 #include "kvbacking/session.h"
 
@@ -21,6 +22,7 @@ namespace kvbacking::bind {
 namespace {
 
 nb::dict predict(const Model& model, const nb::dict& inputs, const std::shared_ptr<State>& state) {
+  drain_reaper();
   const Inputs arrays(inputs);
   std::vector<OwnedOutput> outputs;
   {

@@ -149,7 +149,16 @@ void init_session(nb::module_& m) {
            "One prediction into the lowest free set. Copies the inputs but those in `borrow` and surfaces; the GIL is "
            "released.")
       .def("stats", &Session::stats, "Counters since the session was made.")
-      .def("close", &Session::close, nb::call_guard<GilReleased>(), "Idempotent; predictions and views stay valid.")
+      .def(
+          "close",
+          [](Session& self) {
+            {
+              const GilReleased release;
+              self.close();
+            }
+            drain_reaper();
+          },
+          "Idempotent; predictions and views stay valid.")
       .def_prop_ro("closed", &Session::closed);
 }
 
