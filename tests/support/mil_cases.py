@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mil_cases_elementwise import ARITHMETIC, ELEMENTWISE, LOGIC
 from mil_cases_math import ATTENTION, NORMALIZE, PRODUCTS, REDUCE
+from mil_cases_more import MOVES, RECURRENT, SAMPLING
 from mil_cases_tensor import INDEX, RUNTIME_SHAPES, SHAPE, UPDATE
 from mil_cases_vision import CONV, POOL
 from mil_engine import Case
@@ -25,5 +26,8 @@ FAMILIES: dict[str, list[Case]] = {
     "conv": CONV,
     "pool": POOL,
     "update": UPDATE,
+    "sampling": SAMPLING,
+    "moves": MOVES,
+    "recurrent": RECURRENT,
 }
 OPSETS = {"attention": "iOS18", "update": "iOS18"}

@@ -1,4 +1,4 @@
-// Reductions over any axes, argmax and argmin, cumsum, topk.
+// Reductions over any axes, argmax and argmin, cumsum, argsort, topk.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -194,6 +194,34 @@ void cumsum(Call& c) {
 }
 
 // Values in order, largest first (or smallest with `ascending`); equal values by index.
+// Equal elements keep their order; NaNs come last.
+void argsort(Call& c) {
+  const Info& x = c.in("x");
+  const auto axis = static_cast<std::size_t>(c.axis("axis", x.rank(), -1));
+  const bool ascending = c.flag("ascending", false), ints = x.storage == Storage::kInt;
+  if (x.storage == Storage::kBool) c.fail("needs numbers");
+  const std::int64_t size = x.shape[axis], inner = dense_strides(x.shape)[axis], lines = size ? x.count / size : 0;
+  const Slot in = x.slot, out = c.out(x.shape);
+  c.run([=](Frame& f) {
+    std::vector<std::int32_t> order(static_cast<std::size_t>(size));
+    for (std::int64_t line = 0; line < lines; ++line) {
+      const std::int64_t from = line / inner * size * inner + line % inner;
+      const auto value = [&](std::int32_t i) {
+        return ints ? static_cast<double>(f.i32(in)[from + i * inner])
+                    : static_cast<double>(f.f32(in)[from + i * inner]);
+      };
+      std::iota(order.begin(), order.end(), 0);
+      std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+        const double x_a = value(a), x_b = value(b);
+        if (std::isnan(x_a) != std::isnan(x_b)) return std::isnan(x_b);
+        if (x_a != x_b && !std::isnan(x_a)) return ascending ? x_a < x_b : x_a > x_b;
+        return a < b;
+      });
+      for (std::int64_t i = 0; i < size; ++i) f.i32(out)[from + i * inner] = order[static_cast<std::size_t>(i)];
+    }
+  });
+}
+
 void topk(Call& c) {
   const Info& x = c.in("x");
   const auto axis = static_cast<std::size_t>(c.axis("axis", x.rank(), -1));
@@ -252,6 +280,7 @@ OpTable reduce_ops() {
       {"reduce_argmax", reduce_arg<true>},
       {"reduce_argmin", reduce_arg<false>},
       {"cumsum", cumsum},
+      {"argsort", argsort},
       {"topk", topk},
   };
 }

@@ -9,9 +9,10 @@ namespace {
 const std::unordered_map<std::string_view, OpFunction>& table() {
   static const auto* const all = [] {
     auto* map = new std::unordered_map<std::string_view, OpFunction>;
-    for (const OpTable& family : {linear_ops(), elementwise_ops(), shape_ops(), index_ops(), scatter_ops(),
-                                  generate_ops(), reduce_ops(), normalize_ops(), attention_ops(), conv_ops(),
-                                  pool_ops(), resize_ops(), einsum_ops(), state_ops(), constexpr_ops()}) {
+    for (const OpTable& family :
+         {linear_ops(), elementwise_ops(), shape_ops(), index_ops(), scatter_ops(), generate_ops(), reduce_ops(),
+          normalize_ops(), attention_ops(), conv_ops(), pool_ops(), resize_ops(), sample_ops(), recurrent_ops(),
+          batch_ops(), einsum_ops(), state_ops(), constexpr_ops()}) {
       map->insert(family.begin(), family.end());
     }
     return map;

@@ -1,4 +1,4 @@
-// Resizing of the last two dimensions, and the moves between depth and space.
+// Resizing and cropping of the last two dimensions, and the moves between depth and space.
 #include <algorithm>
 #include <cmath>
 
@@ -119,15 +119,61 @@ void upsample_bilinear(Call& c) {
               linear_grid(size_of(c, x, 1), scaled_size(c, x, 1, "scale_factor_width"), mode));
 }
 
-void resize_bilinear(Call& c) {
-  const Info& x = c.in("x");
-  const std::string mode = c.text("sampling_mode", "DEFAULT");
+void check_mode(Call& c, const std::string& mode) {
   if (mode != "STRICT_ALIGN_CORNERS" && mode != "ALIGN_CORNERS" && mode != "DEFAULT" && mode != "OFFSET_CORNERS" &&
       mode != "UNALIGN_CORNERS") {
     c.fail("unknown sampling_mode '" + mode + "'");
   }
+}
+
+void resize_bilinear(Call& c) {
+  const Info& x = c.in("x");
+  const std::string mode = c.text("sampling_mode", "DEFAULT");
+  check_mode(c, mode);
   resize_step(c, x, linear_grid(size_of(c, x, 2), target_size(c, "target_size_height"), mode),
               linear_grid(size_of(c, x, 1), target_size(c, "target_size_width"), mode));
+}
+
+// The last `resized_dims` dimensions take their sizes from the end of `shape`; 0 keeps the input's.
+void resize(Call& c) {
+  const Info& x = c.in("x");
+  const std::vector<std::int64_t> wanted = c.ints("shape");
+  const std::int64_t count = c.integer("resized_dims");
+  const std::string how = c.text("interpolation_mode", "LINEAR"), mode = c.text("sampling_mode", "DEFAULT");
+  if (count < 1 || count > 2 || count > x.rank() || count > static_cast<std::int64_t>(wanted.size())) {
+    c.fail("resized_dims of " + std::to_string(count) + ", supported are 1 and 2");
+  }
+  if (how != "LINEAR" && how != "NEAREST_NEIGHBOR") c.fail("unknown interpolation_mode '" + how + "'");
+  if (how == "NEAREST_NEIGHBOR" && mode != "DEFAULT") {
+    c.fail("the simulator has NEAREST_NEIGHBOR with sampling_mode DEFAULT alone, not '" + mode + "'");
+  }
+  check_mode(c, mode);
+  const auto grid = [&](std::size_t from_end) {
+    const std::int64_t size = size_of(c, x, from_end);
+    if (static_cast<std::int64_t>(from_end) > count) return nearest_grid(size, size);
+    const std::int64_t given = wanted[wanted.size() - from_end], target = given == 0 ? size : given;
+    if (target < 1 || target > 1000000) c.fail("a target size of " + std::to_string(target));
+    return how == "LINEAR" ? linear_grid(size, target, mode) : nearest_grid(size, target);
+  };
+  resize_step(c, x, grid(2), grid(1));
+}
+
+void crop(Call& c) {
+  const Info& x = c.in("x");
+  const std::vector<std::int64_t> rows = c.ints("crop_height"), columns = c.ints("crop_width");
+  if (rows.size() != 2 || columns.size() != 2) c.fail("crop_height and crop_width need two numbers each");
+  Shape shape = x.shape;
+  const std::int64_t height = size_of(c, x, 2) - rows[0] - rows[1], width = size_of(c, x, 1) - columns[0] - columns[1];
+  if (std::min({rows[0], rows[1], columns[0], columns[1], height, width}) < 0) {
+    c.fail("cannot crop that much of " + describe(x.shape));
+  }
+  shape[shape.size() - 2] = height;
+  shape.back() = width;
+  const std::vector<std::int64_t> strides = dense_strides(x.shape);
+  const CopyPlan plan(shape, strides, rows[0] * strides[strides.size() - 2] + columns[0], dense_strides(shape), 0,
+                      storage_bytes(x.storage));
+  const Slot in = x.slot, out = c.out(std::move(shape));
+  c.run([=](Frame& f) { plan.run(f.pool, f.get<void>(in), f.get<void>(out)); });
 }
 
 // Splits and merges of [n, c, h, w]: `split` is the input as six dimensions, `order` how they are read for the output.
@@ -183,6 +229,8 @@ OpTable resize_ops() {
       {"upsample_bilinear", upsample_bilinear},
       {"resize_nearest_neighbor", resize_nearest_neighbor},
       {"resize_bilinear", resize_bilinear},
+      {"resize", resize},
+      {"crop", crop},
       {"pixel_shuffle", to_space<true>},
       {"depth_to_space", to_space<false>},
       {"pixel_unshuffle", to_depth<true>},
