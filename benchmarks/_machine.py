@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import json
 import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -164,6 +166,24 @@ def ratio(a: np.ndarray, b: np.ndarray) -> dict[str, float]:
         "ratio_high": float(high),
         "ratio_of_bests": float(a.min() / b.min()),
     }
+
+
+Measure = Callable[[str, str, bool, int, str], tuple[list[dict[str, object]], str]]
+
+
+def run_families(description: str, default_rounds: int, measure: Measure) -> int:
+    """The main() of a benchmark over FAMILIES. `measure(family, memory, quick, rounds, folder)`: rows and a note."""
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="two rounds: shows that it runs, measures nothing")
+    parser.add_argument("--rounds", type=int, default=default_rounds)
+    parser.add_argument("--family", choices=list(FAMILIES), action="append")
+    parser.add_argument("--memory", choices=MEMORIES, default="backing")
+    options = parser.parse_args()
+    for family in options.family or (["distil"] if options.quick else list(FAMILIES)):
+        with tempfile.TemporaryDirectory() as folder:
+            rows, note = measure(family, options.memory, options.quick, 2 if options.quick else options.rounds, folder)
+        emit(rows, f"{family}, {options.memory} memory: {note}")
+    return 0
 
 
 def emit(rows: list[dict[str, object]], note: str) -> None:

@@ -10,9 +10,7 @@ JSON lines on stdout, a table on stderr.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
 from collections.abc import Callable
 
 import _machine as machine
@@ -56,20 +54,5 @@ def measure(family: str, memory: str, quick: bool, rounds: int, folder: str) -> 
     return rows, note
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="two rounds: shows that it runs, measures nothing")
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--family", choices=list(machine.FAMILIES), action="append")
-    parser.add_argument("--memory", choices=machine.MEMORIES, default="backing")
-    options = parser.parse_args()
-    families = options.family or (["distil"] if options.quick else list(machine.FAMILIES))
-    for family in families:
-        with tempfile.TemporaryDirectory() as folder:
-            rows, note = measure(family, options.memory, options.quick, 2 if options.quick else options.rounds, folder)
-        machine.emit(rows, f"{family}, {options.memory} memory: {note}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(machine.run_families(__doc__, 100, measure))

@@ -116,7 +116,7 @@ class Allocation:
         Test hook: the nth next create() fails as an exhausted system would (0: never).
         """
 
-def copy_elements(source: numpy.ndarray, destination: numpy.ndarray) -> None:
+def copy_elements(source: numpy.ndarray, destination: numpy.ndarray, bypass_caches: bool = False) -> None:
     """
     Copies every element; equal dtypes or fp16/fp32 either way; the two may overlap. Raises ValueError on different shapes, another pair of dtypes or a destination that overlaps itself.
     """

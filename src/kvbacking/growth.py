@@ -137,9 +137,10 @@ class GrowableCache:
 
 
 def copy_live_rows(old: np.ndarray, new: np.ndarray, axis: int, live: int) -> int:
-    """Copies the first `live` rows along `axis`, without the GIL, and returns the bytes."""
+    """Copies the first `live` rows along `axis`, without the GIL and past the caches (a K/V prefix is larger than they
+    are), and returns the bytes."""
     rows = (slice(None),) * axis + (slice(0, live),)
-    _native.copy_elements(old[rows], new[rows])
+    _native.copy_elements(old[rows], new[rows], bypass_caches=True)
     return old[rows].nbytes
 
 

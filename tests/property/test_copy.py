@@ -18,8 +18,10 @@ def bits(array: np.ndarray) -> bytes:
     return np.ascontiguousarray(array).tobytes()
 
 
-@given(st.data(), st.sampled_from(DTYPES), shapes())
-def test_every_bit_arrives_and_padding_is_left_alone(data: st.DataObject, dtype: str, shape: tuple[int, ...]) -> None:
+@given(st.data(), st.sampled_from(DTYPES), shapes(), st.booleans())
+def test_every_bit_arrives_and_padding_is_left_alone(
+    data: st.DataObject, dtype: str, shape: tuple[int, ...], bypass_caches: bool
+) -> None:
     source = data.draw(strided(shape, dtype, negative=True))
     source[...] = data.draw(bit_patterns(shape, dtype))
     destination = data.draw(strided(shape, dtype))
@@ -28,7 +30,7 @@ def test_every_bit_arrives_and_padding_is_left_alone(data: st.DataObject, dtype:
         whole = whole.base
     whole.view(np.uint8)[...] = 0x5A
     expected = whole.copy()
-    copy_elements(source, destination)
+    copy_elements(source, destination, bypass_caches)
     assert bits(destination) == bits(source)
     # Once more with NumPy: what the copy must not touch is still what it was.
     destination_in_expected = np.lib.stride_tricks.as_strided(
@@ -93,3 +95,15 @@ def test_a_read_only_destination_is_refused() -> None:
     with pytest.raises(TypeError):
         copy_elements(np.ones(4, np.float16), destination)
     assert not destination.any()
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2, 31, 33])
+@pytest.mark.parametrize("length", [0, 1, 15, 63, 64, 65, 127, 200, 1000])
+def test_streamed_runs_of_any_length_and_alignment(offset: int, length: int) -> None:
+    source = np.random.default_rng(length).integers(-128, 128, (5, length + 70), dtype=np.int8)
+    whole = np.full((5, length + 134), 0x5A, np.int8)
+    destination = whole[:, offset : offset + length]
+    copy_elements(source[:, 3 : 3 + length], destination, bypass_caches=True)
+    np.testing.assert_array_equal(destination, source[:, 3 : 3 + length])
+    assert (whole[:, :offset] == 0x5A).all()
+    assert (whole[:, offset + length :] == 0x5A).all()

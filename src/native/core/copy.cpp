@@ -13,6 +13,7 @@
 #include "core/convert.h"
 #include "core/extent.h"
 #include "core/half.h"
+#include "core/stream.h"
 #include "kvbacking/error.h"
 
 namespace kvbacking {
@@ -97,6 +98,10 @@ void copy_dense_run(const std::byte* source, std::byte* destination, const Axis&
   std::memcpy(destination, source, static_cast<std::size_t>(axis.size * axis.source_stride));
 }
 
+void stream_dense_run(const std::byte* source, std::byte* destination, const Axis& axis) {
+  stream_bytes()(source, destination, static_cast<std::size_t>(axis.size * axis.source_stride));
+}
+
 void half_to_float_dense(const std::byte* source, std::byte* destination, const Axis& axis) {
   convert_fp16_to_fp32(source, destination, static_cast<std::size_t>(axis.size));
 }
@@ -105,8 +110,8 @@ void float_to_half_dense(const std::byte* source, std::byte* destination, const 
   convert_fp32_to_fp16(source, destination, static_cast<std::size_t>(axis.size));
 }
 
-RunCopier choose_copier(const Axis& inner, std::size_t source_size, std::size_t destination_size,
-                        Conversion conversion) {
+RunCopier choose_copier(const Axis& inner, std::size_t source_size, std::size_t destination_size, Conversion conversion,
+                        Caching caching) {
   const bool dense = inner.source_stride == static_cast<std::int64_t>(source_size) &&
                      inner.destination_stride == static_cast<std::int64_t>(destination_size);
   switch (conversion) {
@@ -117,7 +122,7 @@ RunCopier choose_copier(const Axis& inner, std::size_t source_size, std::size_t 
     case Conversion::kNone:
       break;
   }
-  if (dense) return copy_dense_run;
+  if (dense) return caching == Caching::kBypass ? stream_dense_run : copy_dense_run;
   switch (source_size) {
     case 1:
       return copy_strided<1>;
@@ -132,11 +137,11 @@ RunCopier choose_copier(const Axis& inner, std::size_t source_size, std::size_t 
 
 // Source and destination are known not to overlap.
 void copy_apart(const std::byte* source, const Layout& source_layout, std::byte* destination,
-                const Layout& destination_layout, Conversion conversion) {
+                const Layout& destination_layout, Conversion conversion, Caching caching = Caching::kUse) {
   const std::vector<Axis> axes = coalesced_axes(source_layout, destination_layout);
   const Axis& inner = axes.back();
-  const RunCopier copy_run =
-      choose_copier(inner, element_size(source_layout.dtype), element_size(destination_layout.dtype), conversion);
+  const RunCopier copy_run = choose_copier(inner, element_size(source_layout.dtype),
+                                           element_size(destination_layout.dtype), conversion, caching);
   const std::size_t outer_rank = axes.size() - 1;
   std::vector<std::int64_t> index(outer_rank, 0);
   std::int64_t source_offset = 0;
@@ -185,8 +190,8 @@ void copy_through_temporary(const std::byte* source, const Layout& source_layout
 
 }  // namespace
 
-void copy_elements(const void* source, const Layout& source_layout, void* destination,
-                   const Layout& destination_layout) {
+void copy_elements(const void* source, const Layout& source_layout, void* destination, const Layout& destination_layout,
+                   Caching caching) {
   validate_layout(source_layout);
   validate_layout(destination_layout);
   if (source_layout.shape != destination_layout.shape) {
@@ -203,7 +208,8 @@ void copy_elements(const void* source, const Layout& source_layout, void* destin
   const auto* from = static_cast<const std::byte*>(source);
   auto* to = static_cast<std::byte*>(destination);
   if (!spans_overlap(from, byte_extent(source_layout), to, byte_extent(destination_layout))) {
-    copy_apart(from, source_layout, to, destination_layout, conversion);
+    copy_apart(from, source_layout, to, destination_layout, conversion, caching);
+    if (caching == Caching::kBypass) stream_fence();
   } else if (from == to && source_layout == destination_layout) {
     return;
   } else if (conversion == Conversion::kNone && source_layout.is_dense() && destination_layout.is_dense()) {
