@@ -138,26 +138,24 @@ def _answer_of_saving(analysis: Analysis, arm: str, interval: str) -> Answer:
     return Answer(word=words[decision.word], because=because, numbers=_numbers(analysis, interval))
 
 
-def _surface_vs_raw(setup: Setup) -> Answer:
+def _saving_of(setup: Setup, candidate: str, control: str, mechanism: str, interval: str, **options: Any) -> Answer:
+    """Whether the candidate mechanism saves time against arms of another `mechanism`, which are called `control`."""
     analysis = _paired(
         setup,
-        setup.arm("raw", "raw"),
-        setup.arm("raw again", "raw"),
-        [setup.arm("surface", "surface")],
-        PREDICTION,
+        setup.arm(control, mechanism, **options),
+        setup.arm(f"{control} again", mechanism, **options),
+        [setup.arm(candidate, candidate)],
+        interval,
     )
-    return _answer_of_saving(analysis, "surface", PREDICTION)
+    return _answer_of_saving(analysis, candidate, interval)
+
+
+def _surface_vs_raw(setup: Setup) -> Answer:
+    return _saving_of(setup, "surface", "raw", "raw", PREDICTION)
 
 
 def _persistent_pool(setup: Setup) -> Answer:
-    analysis = _paired(
-        setup,
-        setup.arm("new surfaces", "surface", reuse="new"),
-        setup.arm("new surfaces again", "surface", reuse="new"),
-        [setup.arm("pool", "pool")],
-        STAGE,
-    )
-    return _answer_of_saving(analysis, "pool", STAGE)
+    return _saving_of(setup, "pool", "new surfaces", "surface", STAGE, reuse="new")
 
 
 @dataclass(slots=True, kw_only=True)

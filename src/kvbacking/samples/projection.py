@@ -6,6 +6,7 @@ first, so that V's bias leaks into V's tail while K's stays zero.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,56 +101,31 @@ def write_projection(
     )  # fmt: skip
 
 
-def turbo(
-    path: Path,
-    rng: np.random.Generator,
-    *,
-    layers: int = 4,
-    width: int = 1280,
-    rows: int = 1500,
-    capacity: int = 1536,
-    form: str = "linear",
-    target: str = "macOS14",
-) -> SampleInfo:
-    """The Turbo family: four layers, 30 MiB of K plus V."""
-    return write_projection(
-        "turbo", path, rng, layers=layers, width=width, rows=rows, capacity=capacity, form=form, target=target
-    )
+def _whisper_family(kind: str, layers: int, *, pad_first: bool = False) -> Callable[..., SampleInfo]:
+    """The writer of one kind; families differ in the number of layers, the defective kind in what it pads."""
+
+    def write(
+        path: Path,
+        rng: np.random.Generator,
+        *,
+        layers: int = layers,
+        width: int = 1280,
+        rows: int = 1500,
+        capacity: int = 1536,
+        form: str = "linear",
+        target: str = "macOS14",
+    ) -> SampleInfo:
+        return write_projection(
+            kind, path, rng, layers=layers, width=width, rows=rows, capacity=capacity, form=form, target=target,
+            pad_first=pad_first,
+        )  # fmt: skip
+
+    return write
 
 
-def distil(
-    path: Path,
-    rng: np.random.Generator,
-    *,
-    layers: int = 2,
-    width: int = 1280,
-    rows: int = 1500,
-    capacity: int = 1536,
-    form: str = "linear",
-    target: str = "macOS14",
-) -> SampleInfo:
-    """The Distil family: two layers, 15 MiB of K plus V."""
-    return write_projection(
-        "distil", path, rng, layers=layers, width=width, rows=rows, capacity=capacity, form=form, target=target
-    )
-
-
-def badtail(
-    path: Path,
-    rng: np.random.Generator,
-    *,
-    layers: int = 4,
-    width: int = 1280,
-    rows: int = 1500,
-    capacity: int = 1536,
-    form: str = "linear",
-    target: str = "macOS14",
-) -> SampleInfo:
-    """Turbo's shapes, padded before projecting: cross_v's tail holds V's bias, cross_k's is zero."""
-    return write_projection(
-        "badtail", path, rng, layers=layers, width=width, rows=rows, capacity=capacity, form=form, target=target,
-        pad_first=True,
-    )  # fmt: skip
+turbo = _whisper_family("turbo", 4)  # 30 MiB of K plus V
+distil = _whisper_family("distil", 2)  # 15 MiB
+badtail = _whisper_family("badtail", 4, pad_first=True)  # cross_v's tail holds V's bias, cross_k's is zero
 
 
 def fp32io(
