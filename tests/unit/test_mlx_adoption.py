@@ -6,8 +6,10 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import mlx_bridge
 import numpy as np
 import pytest
 
@@ -192,3 +194,12 @@ def test_the_cpu_backend_itself_refuses(memory: Any) -> None:
         mx.asarray(halves(memory), copy=False)
     with pytest.raises(kvb.mlx.AdoptionRefusedError, match="Cannot import a CPU array without a copy"):
         kvb.mlx.to_mlx(halves(memory), copy=False)
+
+
+@pytest.mark.skipif(mx.metal.is_available(), reason="this MLX has Metal, which needs no bridge")
+def test_a_bridge_that_cannot_be_built_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, text in (("CMakeLists.txt", 'message(FATAL_ERROR "no headers of MLX here")'), ("bridge.cpp", "")):
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(mlx_bridge, "SOURCES", tmp_path)
+    with pytest.raises(mlx_bridge.UnavailableError, match=r"cannot be built: CMake Error.*no headers of MLX here"):
+        mlx_bridge.build()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
@@ -24,9 +25,9 @@ class UnavailableError(Exception):
 def _run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode:
-        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        telling = [line for line in said if "error" in line.lower()] or said[-3:]
-        raise UnavailableError(f"the MLX bridge cannot be built: {' | '.join(telling[:4])}")
+        said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        first = next((i for i, line in enumerate(said) if re.search(r"error: |CMake Error|ERROR:", line)), -3)
+        raise UnavailableError(f"the MLX bridge cannot be built: {' | '.join(said[first:][:3])}")
 
 
 def build() -> Path:
