@@ -1,6 +1,6 @@
 """How far a decoder that was handed Core ML's cache agrees with the same decoder left alone.
 
-    python benchmarks/tokens.py [--quick] [--model DIR [--prompt FILE]]
+    python benchmarks/tokens.py [--quick] [--json] [--model DIR [--prompt FILE]]
 
 Random decoders of mlx-lm in float32, or the model in DIR (an unquantised Llama or Qwen3 as mlx-lm loads it, in its own
 dtype) after a text or random tokens. Their prompt pass runs as a Core ML package made from the same weights, the rows
@@ -20,20 +20,15 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 import kvbacking as kvb
 import kvbacking.mlx
+from kvbacking.model import ComputeUnits
 
 STEPS = 64
-# Name, dtype of the package, numerics of the simulator, compute units of a Mac.
-SIDES = (
-    ("fp32 package, fp32", "float32", "fp32", "cpu_only"),
-    ("fp16 package, fp32", "float16", "fp32", "cpu_only"),
-    ("fp16 package, fp16", "float16", "fp16", "all"),
-)
 ROUNDED, SHIFTED = "mlx-lm, rounded to fp16", "rows shifted by one"
 
 
@@ -77,16 +72,36 @@ def loaded_cases(folder: Path, text: Path | None, lives: list[int], prompts: int
             yield [Case(folder.name, decoder, live, parts)]
 
 
-@contextlib.contextmanager
-def numerics(mode: str) -> Iterator[None]:
-    """The simulator's numeric mode for models loaded inside; on a Mac nothing."""
-    if kvb.runtime_info().kind != "simulator":
-        yield
-        return
-    from kvbacking import simulator
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Who computes the prompt pass: a package of `dtype` on `units`, in the simulator with `numerics`."""
 
-    with simulator.configured(numerics=mode):
-        yield
+    name: str
+    dtype: Literal["float16", "float32"]
+    units: ComputeUnits
+    numerics: str | None
+
+    def load(self, path: Path) -> kvb.Model:
+        with contextlib.ExitStack() as stack:
+            if self.numerics is not None:
+                from kvbacking import simulator
+
+                stack.enter_context(simulator.configured(numerics=self.numerics))
+            return kvb.Model.load(path, compute_units=self.units)
+
+
+def sides() -> list[Side]:
+    if kvb.runtime_info().kind == "simulator":
+        return [
+            Side("fp32 package, fp32", "float32", "cpu_only", "fp32"),
+            Side("fp16 package, fp32", "float16", "cpu_only", "fp32"),
+            Side("fp16 package, fp16", "float16", "all", "fp16"),
+        ]
+    units: tuple[ComputeUnits, ...] = ("cpu_only", "cpu_and_gpu", "cpu_and_ne", "all")
+    return [
+        Side("fp32 package, cpu_only", "float32", "cpu_only", None),
+        *(Side(f"fp16 package, {name}", "float16", name, None) for name in units),
+    ]
 
 
 def new_caches(decoder: Any) -> list[Any]:
@@ -129,15 +144,15 @@ def run(case: Case, folder: Path) -> dict[str, list[kvb.mlx.Agreement]]:
     wanted = [kvb.mlx.reference(decoder, prompt, STEPS) for prompt in prompts]
     found: dict[str, list[kvb.mlx.Agreement]] = {}
     packages: dict[str, Any] = {}
-    for name, dtype, mode, units in SIDES:
-        if dtype not in packages:
-            packages[dtype] = kvb.mlx.write_prefill(
-                decoder, folder / f"{dtype}.mlpackage", tokens=case.live, capacity=case.live + STEPS, dtype=dtype
-            )
-        with numerics(mode):
-            model = kvb.Model.load(packages[dtype].path, compute_units=units)
-        contract = kvb.KVContract.from_model(model, **packages[dtype].contract)
-        found[name] = [
+    for side in sides():
+        if side.dtype not in packages:
+            packages[side.dtype] = kvb.mlx.write_prefill(
+                decoder, folder / f"{side.dtype}.mlpackage", tokens=case.live, capacity=case.live + STEPS,
+                dtype=side.dtype,
+            )  # fmt: skip
+        model = side.load(packages[side.dtype].path)
+        contract = kvb.KVContract.from_model(model, **packages[side.dtype].contract)
+        found[side.name] = [
             kvb.mlx.agreement(decoder, handed(decoder, model, contract, prompt), reference)
             for prompt, reference in zip(prompts, wanted, strict=True)
         ]
@@ -169,7 +184,6 @@ def summarise(case: Case, side: str, results: list[kvb.mlx.Agreement]) -> dict[s
 
 
 def show(row: dict[str, Any]) -> None:
-    print(json.dumps(row), flush=True)
     print(
         f"{row['decoder']:8} {row['live']:5} {row['prefill']:24} {row['equal']:6} of {row['steps']:4} "
         f"{row['prompts_without_difference']:7} of {row['prompts']:2} {row['median_max_logprob_difference']:8.2g} "
@@ -181,6 +195,7 @@ def show(row: dict[str, Any]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", action="store_true", help="one document instead of a line each")
     parser.add_argument("--model", type=Path, metavar="DIR", help="a model that mlx-lm loads, instead of random ones")
     parser.add_argument("--prompt", type=Path, metavar="FILE", help="with --model: a text, cut into prompts")
     options = parser.parse_args()
@@ -190,7 +205,7 @@ def main() -> int:
         kvb.mlx.random_decoder("llama")
     except kvb.mlx.MlxUnavailableError as error:
         print(f"tokens.py: nothing measured: {error}", file=sys.stderr)
-        return 0 if options.quick else 1  # the quick form only keeps this script from rotting
+        return 4 if options.json or not options.quick else 0  # the quick form only keeps this script from rotting
     lives, seeds, prompts = ([24], [4], 1) if options.quick else ([48, 256, 1024], [4, 5], 8)
     if options.model:
         cases = loaded_cases(options.model, options.prompt, lives, prompts)
@@ -201,6 +216,7 @@ def main() -> int:
         f"{'max':>8} {'chosen':>8}",
         file=sys.stderr,
     )
+    rows = []
     for together in cases:
         gathered: dict[str, list[kvb.mlx.Agreement]] = {}
         for case in together:
@@ -208,7 +224,12 @@ def main() -> int:
                 for side, results in run(case, Path(scratch)).items():
                     gathered.setdefault(side, []).extend(results)
         for side, results in gathered.items():
-            show(summarise(together[0], side, results))
+            rows.append(summarise(together[0], side, results))
+            show(rows[-1])
+            if not options.json:
+                print(json.dumps(rows[-1]), flush=True)
+    if options.json:
+        print(json.dumps({"steps_per_prompt": STEPS, "rows": rows}))
     return 0
 
 

@@ -44,6 +44,7 @@ def answer_all(folder: Path) -> list[dict[str, Any]]:
         ),
         "hypotheses": _experiments({path.name: read(path.name) for path in sorted(folder.glob("experiment-*.json"))}),
         "mlx-handoff": _handoff(read("handoff.json")),
+        "same-tokens": _tokens(read("tokens.json")),
         "mlx-surface": None,  # not asked yet
     }
     return [{"question": name, "answer": answer or OPEN} for name, answer in answers.items()]
@@ -152,6 +153,17 @@ def _handoff(document: Any) -> dict[str, str]:
                 )
             found[f"{measured['device']} {row['method']} {row['live']}"] = where
     return found
+
+
+def _tokens(document: Any) -> dict[str, str]:
+    """How far a decoder with handed rows agrees with itself left alone, and what a known mistake looks like."""
+    return {
+        f"{row['decoder']} {row['live']}, {row['prefill']}": (
+            f"{row['equal']} of {row['steps']} tokens equal, log-probabilities at most "
+            f"{row['max_logprob_difference']:.2g} apart"
+        )
+        for row in (document["rows"] if document else ())
+    }
 
 
 def _experiments(documents: Mapping[str, Any]) -> dict[str, str]:

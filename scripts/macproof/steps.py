@@ -149,3 +149,9 @@ def plan(*, packages: Sequence[Path], scratch: Path, quick: bool, small: bool, c
         keep="handoff.json",
         answers=(0, 4),  # 4: mlx is not installed, and its question stays open
     )
+    yield Step(
+        name="the same tokens",
+        command=(sys.executable, "benchmarks/tokens.py", "--json", *(("--quick",) if small or quick else ())),
+        keep="tokens.json",
+        answers=(0, 4),  # as above
+    )
