@@ -4,6 +4,8 @@
 #include "coreml_support.h"
 #include "kvbacking/state.h"
 
+#include <atomic>
+
 using namespace kvbacking;
 using namespace kvbacking::test;
 

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <protozero/pbf_writer.hpp>
+#include <stdexcept>
 #include <string>
 #include <vector>
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <stdexcept>
 #include <thread>
 #include <vector>

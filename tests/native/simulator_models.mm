@@ -1,4 +1,5 @@
 // Compiling, loading, describing; states, functions, flexible shapes; plans; hidden API.
+#include <chrono>
 #include <condition_variable>
 #include <fstream>
 #include <mutex>

@@ -7,6 +7,8 @@
 #include "kvbacking/copy.h"
 #include "kvbacking/signpost.h"
 
+#include <cstdio>
+
 namespace kvbacking {
 namespace {
 

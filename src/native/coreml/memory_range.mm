@@ -1,6 +1,7 @@
 #import "coreml/memory_range.h"
 
 #include <mutex>
+#include <utility>
 
 namespace kvbacking {
 namespace {

@@ -1,5 +1,6 @@
 #include <CoreML/CoreML.h>
 
+#include <cstdint>
 #include <string>
 
 #include "framework/errors.h"

@@ -1,4 +1,5 @@
 // scaled_dot_product_attention, in blocks of query rows so that the score matrix is never whole.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

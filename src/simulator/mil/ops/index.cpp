@@ -1,6 +1,7 @@
 // gather and its kin, slices and slice_update. A begin that is only known when the program runs is fine as long as the
 // declared shape says how long the slice is.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 

@@ -1,5 +1,6 @@
 // Recurrent layers: lstm and rnn. The products of a whole sequence with the input weights are made at once, those with
 // the recurrent weights step by step.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <type_traits>
 
 #include "mil/ops/broadcast.h"
 #include "mil/ops/call.h"

@@ -4,6 +4,7 @@
 // mapped raises SIGBUS on access, as with every mapping.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>

@@ -3,6 +3,7 @@
 // Ownership: owns its bytes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
