@@ -259,6 +259,59 @@ TEST_CASE("programs") {
                        doctest::Contains("no function 'other'"), ModelError);
 }
 
+TEST_CASE("blocks of control flow") {
+  const auto type = tensor_type(kFloat, {2, 3});
+  const auto block = [](const std::string& operations, const std::string& output) {
+    return operations + message([&](auto& w) { w.add_string(2, output); });
+  };
+  const auto with_blocks = [](std::string bytes, const std::vector<std::string>& blocks) {
+    for (const std::string& each : blocks) bytes += message([&](auto& w) { w.add_message(4, each); });
+    return bytes;
+  };
+  const auto in_block = [](const std::string& bytes) { return message([&](auto& w) { w.add_message(3, bytes); }); };
+  const TemporaryPackage package;
+  const auto with = [&](const std::string& last, const std::string& part) {
+    Parts parts;
+    parts.extra_operations = {last};
+    package.model(parts);
+    check_error(package.path(), part);
+  };
+  const auto branch = operation("cond", {{"pred", {"y"}}}, "z", type);
+  const auto relu = in_block(operation("relu", {{"x", {"y"}}}, "r", type));
+  with(with_blocks(branch, {block(relu, "r")}), "op 'z' (cond): 1 blocks, expected 2");
+  with(with_blocks(operation("relu", {{"x", {"y"}}}, "z", type), {relu}), "op 'z' (relu): 1 blocks, expected 0");
+  {
+    const auto lost = in_block(operation("relu", {{"x", {"nothing"}}}, "r", type));
+    with(with_blocks(branch, {block(relu, "r"), block(lost, "r")}),
+         "op 'z' (cond), block 1: op 'r' (relu): 'nothing' is used before it is defined");
+  }
+  with(with_blocks(branch, {block(relu, "r"), block(relu, "q")}), "block 1: output 'q' is never computed");
+  {
+    const auto unknown = in_block(operation("teleport", {{"x", {"y"}}}, "r", type));
+    with(with_blocks(branch, {block(relu, "r"), block(unknown, "r")}), "does not support the operation 'teleport'");
+  }
+  {
+    std::string nested = branch;
+    for (int i = 0; i < 9; ++i) {
+      const auto inner = block(in_block(nested), "z");
+      nested = with_blocks(branch, {inner, inner.size() < 4096 ? inner : std::string()});
+    }
+    with(nested, "blocks nest deeper than 8");
+  }
+  {  // a loop whose condition gives nothing
+    const auto loop = operation("while_loop", {{"loop_vars", {"y"}}}, "z", type);
+    const auto inputs = message([&](auto& w) { w.add_message(1, named_type("v", type)); });
+    Parts parts;
+    parts.extra_operations = {with_blocks(loop, {inputs, inputs})};
+    package.model(parts);
+    const auto program = load(package.path());
+    std::vector<float> x(8);
+    const auto run = program->new_run();
+    CHECK_THROWS_WITH_AS(run->execute({{"x", {DataType::kFloat32, {2, 4}, {4, 1}, x.data()}}}, {}),
+                         doctest::Contains("the condition must be one bool"), ModelError);
+  }
+}
+
 TEST_CASE("every truncation of the model is an error") {
   const TemporaryPackage package;
   const std::string whole = Parts{}.model();

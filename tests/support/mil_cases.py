@@ -5,6 +5,7 @@ Where coremltools infers no value, a case's `reference` writes the definition do
 
 from __future__ import annotations
 
+from mil_cases_control import CONTROL
 from mil_cases_elementwise import ARITHMETIC, ELEMENTWISE, LOGIC
 from mil_cases_math import ATTENTION, NORMALIZE, PRODUCTS, REDUCE
 from mil_cases_more import MOVES, RECURRENT, SAMPLING
@@ -29,5 +30,6 @@ FAMILIES: dict[str, list[Case]] = {
     "sampling": SAMPLING,
     "moves": MOVES,
     "recurrent": RECURRENT,
+    "control": CONTROL,
 }
 OPSETS = {"attention": "iOS18", "update": "iOS18"}

@@ -37,6 +37,8 @@ def save(
         warnings.simplefilter("ignore")
         if front_end == "trace":
             program = torch.jit.trace(module, tuple(example), check_trace=False)
+        elif front_end == "script":
+            program = torch.jit.script(module)
         else:
             program = torch.export.export(module, tuple(example)).run_decompositions({})
         given = {"inputs": list(inputs)} | ({"states": list(states)} if states else {})

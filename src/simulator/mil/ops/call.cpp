@@ -1,6 +1,7 @@
 #include "mil/ops/call.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "mil/program/planner.h"
 
@@ -191,6 +192,68 @@ void Call::known(Step step) {
 void Call::constant(const std::function<Value()>& compute, std::size_t output) {
   (void)declared(output);
   planner_.declare_literal(node_, output, planner_.constants_.computed(*node_.op, output, compute));
+}
+
+std::vector<BlockResult> Call::run_block(std::size_t block, const std::vector<BlockResult>& arguments) {
+  if (!planner_.eager_) throw NeedsValue{};
+  const Graph& graph = *node_.blocks[block];
+  if (arguments.size() + graph.captures.size() != graph.inputs.size()) {
+    fail("a block with " + std::to_string(graph.inputs.size() - graph.captures.size()) + " inputs for " +
+         std::to_string(arguments.size()) + " values");
+  }
+  InputShapes shapes;
+  std::vector<void*> pointers;
+  const auto add = [&](Storage storage, const Shape& shape, const void* data) {
+    const GraphValue& input = graph.values[static_cast<std::size_t>(graph.inputs[shapes.size()])];
+    if (input.origin != Origin::kInput || storage_of(input.type.tensor.dtype) != storage) {
+      fail("block input '" + std::string(input.name) + "' is of another type than its value");
+    }
+    shapes.push_back(shape);
+    pointers.push_back(const_cast<void*>(data));
+  };
+  for (const BlockResult& argument : arguments) add(argument.storage, argument.shape, argument.data.get());
+  for (const int id : graph.captures) {
+    const Info& info = planner_.info(id);
+    if (!info.data) fail("a block reads a value that has no elements");
+    add(info.storage, info.shape, info.data);
+  }
+  Planner inner(graph, planner_.constants_, planner_.frame_.pool, planner_.numerics_);
+  inner.turns_ = planner_.turns_;
+  const Plan plan = inner.run_eagerly(shapes, pointers);
+  std::vector<BlockResult> results;
+  for (const PlannedTensor& output : plan.outputs) {
+    const std::int64_t bytes = output.count * storage_bytes(output.storage);
+    results.push_back({output.storage, output.shape, output.count, std::shared_ptr<void>(allocate(bytes))});
+    std::memcpy(results.back().data.get(), plan.slots[static_cast<std::size_t>(output.slot)].fixed,
+                static_cast<std::size_t>(bytes));
+  }
+  return results;
+}
+
+void Call::count_turn() {
+  constexpr std::int64_t kMaxTurns = 100000;  // a loop that never ends must not hang its caller for good
+  if (++*planner_.turns_ > kMaxTurns) fail("more than " + std::to_string(kMaxTurns) + " turns of loops in one run");
+}
+
+void Call::give(std::vector<BlockResult> results) {
+  if (results.size() != output_count()) {
+    fail("a block gave " + std::to_string(results.size()) + " values for " + std::to_string(output_count()) +
+         " outputs");
+  }
+  std::vector<Slot> slots;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (storage_of(declared(i).dtype) != results[i].storage) {
+      fail("a block gave output " + std::to_string(i) + " in another type than declared");
+    }
+    slots.push_back(out(results[i].shape, i));
+  }
+  run([slots, results = std::move(results)](Frame& f) {
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      const BlockResult& result = results[i];
+      std::memcpy(f.get<void>(slots[i]), result.data.get(),
+                  static_cast<std::size_t>(result.count * storage_bytes(result.storage)));
+    }
+  });
 }
 
 }  // namespace coremlsim::mil

@@ -3,6 +3,7 @@
 // Ownership: borrows the planner's; a step captures slots and numbers by value, never a Call or an Info.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,14 @@ namespace coremlsim::mil {
 
 class Planner;
 struct Node;
+
+// What a block of control flow gave: dense elements of its own.
+struct BlockResult {
+  Storage storage = Storage::kFloat;
+  Shape shape;
+  std::int64_t count = 0;
+  std::shared_ptr<void> data;
+};
 
 // Thrown when an output's shape depends on a value that is only known when the program runs.
 struct NeedsValue {};
@@ -58,6 +67,12 @@ class Call {
   bool follows_from_shapes() const { return shape_only_; }
   // The output is a constant: `compute` fills its `type` and `owned` bytes, once for the program's life.
   void constant(const std::function<Value()>& compute, std::size_t output = 0);
+
+  // Control flow. Runs a block now, with `arguments` for its own inputs; throws NeedsValue unless the program runs node
+  // by node. `give` makes the results the outputs of this operation.
+  std::vector<BlockResult> run_block(std::size_t block, const std::vector<BlockResult>& arguments);
+  void give(std::vector<BlockResult> results);
+  void count_turn();  // of a loop; throws ModelError beyond a limit that the loops of a run share
 
   [[noreturn]] void fail(const std::string& what) const;  // ModelError naming the op and the package
 

@@ -12,7 +12,7 @@ const std::unordered_map<std::string_view, OpFunction>& table() {
     for (const OpTable& family :
          {linear_ops(), elementwise_ops(), shape_ops(), index_ops(), scatter_ops(), generate_ops(), reduce_ops(),
           normalize_ops(), attention_ops(), conv_ops(), pool_ops(), resize_ops(), sample_ops(), recurrent_ops(),
-          batch_ops(), einsum_ops(), state_ops(), constexpr_ops()}) {
+          batch_ops(), control_ops(), einsum_ops(), state_ops(), constexpr_ops()}) {
       map->insert(family.begin(), family.end());
     }
     return map;

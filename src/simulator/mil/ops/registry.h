@@ -33,6 +33,7 @@ OpTable resize_ops();
 OpTable sample_ops();
 OpTable recurrent_ops();
 OpTable batch_ops();
+OpTable control_ops();
 OpTable einsum_ops();
 OpTable state_ops();
 OpTable constexpr_ops();

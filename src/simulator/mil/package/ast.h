@@ -49,13 +49,15 @@ struct NamedType {
   ValueType type;
 };
 
+struct Function;
+
 struct Operation {
   std::string_view type;
   std::vector<std::pair<std::string_view, std::vector<Binding>>> inputs;
   std::vector<NamedType> outputs;
   std::vector<std::pair<std::string_view, Value>> attributes;
   std::vector<Value> literals;
-  int block_count = 0;  // nested blocks (control flow) are counted, not parsed
+  std::vector<Function> blocks;  // of control flow; without a name and an opset
 };
 
 struct Function {

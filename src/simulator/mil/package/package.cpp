@@ -28,19 +28,27 @@ void PackageImpl::parse() {
 
 void PackageImpl::resolve_blobs() {
   for (Function& function : model_.functions) {
-    for (std::size_t i = 0; i < function.operations.size(); ++i) {
-      Operation& op = function.operations[i];
-      const auto resolve = [&](Value& value) {
-        if (!value.in_blob || value.type.kind != ValueKind::kTensor) return;
-        try {
-          value.raw = weights_.blob(value.blob_file, value.blob_offset, value.type.tensor);
-        } catch (const ModelError& error) {
-          throw ModelError("function '" + std::string(function.name) + "', operation " + std::to_string(i) + " (" +
-                           std::string(op.type) + "): " + error.what());
-        }
-      };
+    try {
+      resolve_blobs(function);
+    } catch (const ModelError& error) {
+      throw ModelError("function '" + std::string(function.name) + "', " + error.what());
+    }
+  }
+}
+
+void PackageImpl::resolve_blobs(Function& block) {
+  for (std::size_t i = 0; i < block.operations.size(); ++i) {
+    Operation& op = block.operations[i];
+    const auto resolve = [&](Value& value) {
+      if (!value.in_blob || value.type.kind != ValueKind::kTensor) return;
+      value.raw = weights_.blob(value.blob_file, value.blob_offset, value.type.tensor);
+    };
+    try {
       for (auto& [name, value] : op.attributes) resolve(value);
       for (Value& value : op.literals) resolve(value);
+      for (Function& nested : op.blocks) resolve_blobs(nested);
+    } catch (const ModelError& error) {
+      throw ModelError("operation " + std::to_string(i) + " (" + std::string(op.type) + "): " + error.what());
     }
   }
 }

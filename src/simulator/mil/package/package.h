@@ -29,6 +29,7 @@ class PackageImpl final : public Package {
  private:
   void parse();
   void resolve_blobs();
+  void resolve_blobs(Function& block);  // and the blocks inside it
   std::string path_;
   ModelLocation location_;
   std::shared_ptr<const MappedFile> file_;

@@ -1,4 +1,4 @@
-// Model and MIL program. Control-flow blocks are not entered and value types do not nest here, so that no input can
+// Model and MIL program. Control-flow blocks nest to a limit and value types do not nest here, so that no input can
 // recurse without bound.
 #include <algorithm>
 #include <array>
@@ -236,7 +236,11 @@ std::array<std::size_t, 8> count_fields(Proto message) {
   return counts;
 }
 
-void parse_operation(Proto message, Operation& op) {
+constexpr int kMaxDepth = 8;  // of blocks in blocks
+
+void parse_block(Proto message, Function& function, int depth);
+
+void parse_operation(Proto message, Operation& op, int depth) {
   const auto counts = count_fields(message);
   op.inputs.reserve(counts[2]);
   op.outputs.reserve(counts[3]);
@@ -255,7 +259,8 @@ void parse_operation(Proto message, Operation& op) {
         op.outputs.push_back(parse_named_type(message.message()));
         break;
       case 4:
-        ++op.block_count;
+        if (depth == kMaxDepth) throw ModelError("blocks nest deeper than " + std::to_string(kMaxDepth));
+        parse_block(message.message(), op.blocks.emplace_back(), depth + 1);
         break;
       case 5:
         parse_map_entry(message.message(), [&](std::string_view key, Proto value) {
@@ -269,16 +274,17 @@ void parse_operation(Proto message, Operation& op) {
   if (op.type.empty()) throw ModelError("an operation without a type");
 }
 
-void parse_block(Proto message, Function& function) {
+void parse_block(Proto message, Function& function, int depth) {
   const auto counts = count_fields(message);
   function.outputs.reserve(counts[2]);
   function.operations.reserve(std::min(counts[3], kMaxReserved));
   while (message.next()) {
+    if (message.field() == 1 && depth > 0) function.inputs.push_back(parse_named_type(message.message()));
     if (message.field() == 2) function.outputs.push_back(message.bytes());
     if (message.field() != 3) continue;
     const Proto operation = message.message();
     try {
-      parse_operation(operation, function.operations.emplace_back());
+      parse_operation(operation, function.operations.emplace_back(), depth);
     } catch (const std::exception& error) {
       throw ModelError("operation " + std::to_string(function.operations.size() - 1) + ": " + error.what());
     }
@@ -301,7 +307,7 @@ Function parse_function(std::string_view name, Proto message) {
     parse_map_entry(Proto(entry), [&](std::string_view key, Proto block) {
       if (key != function.opset || found) return;
       found = true;
-      parse_block(block, function);
+      parse_block(block, function, 0);
     });
   }
   if (!found) throw ModelError("no block for opset '" + std::string(function.opset) + "'");

@@ -1,6 +1,7 @@
 #include "mil/program/graph.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 
 namespace coremlsim::mil {
@@ -15,15 +16,55 @@ const Value* constant_value(const Operation& op) {
 
 }  // namespace
 
+bool is_node(const Operation& op) noexcept { return op.type != "const" && op.type != "classify"; }
+
+struct Graph::Scope {
+  Graph& graph;
+  Scope* outer = nullptr;
+  std::unordered_map<std::string_view, ValueId> names;
+
+  // -1: nobody has it. A value of an outer graph becomes one of this graph: a constant, or one more input.
+  ValueId find(std::string_view name) {
+    if (const auto it = names.find(name); it != names.end()) return it->second;
+    const ValueId source = outer ? outer->find(name) : -1;
+    if (source < 0) return -1;
+    GraphValue& value = outer->graph.values[static_cast<std::size_t>(source)];
+    value.last_use = static_cast<int>(outer->graph.nodes.size());
+    if (value.type.kind != ValueKind::kTensor) {
+      throw ModelError("'" + std::string(name) + "' is no tensor; blocks of control flow see tensors only");
+    }
+    const auto id = static_cast<ValueId>(graph.values.size());
+    graph.values.push_back({value.name, value.literal ? Origin::kConstant : Origin::kInput, value.type, value.literal});
+    names.emplace(name, id);
+    if (!value.literal) {
+      graph.inputs.push_back(id);
+      graph.captures.push_back(source);
+    }
+    return id;
+  }
+};
+
 std::string Graph::where(const Node& node) const {
   const std::string name = node.op->outputs.empty() ? "?" : std::string(node.op->outputs.front().name);
-  return "[mil] " + package.path() + ": function '" + std::string(function.name) + "', op '" + name + "' (" +
-         std::string(node.op->type) + ")";
+  return "[mil] " + package.path() + ": " + place_ + ", op '" + name + "' (" + std::string(node.op->type) + ")";
 }
 
-Graph::Graph(const PackageImpl& owner, const Function& source) : package(owner), function(source) {
-  const std::string prefix = "[mil] " + package.path() + ": function '" + std::string(function.name) + "': ";
-  std::unordered_map<std::string_view, ValueId> names;
+Graph::Graph(const PackageImpl& owner, const Function& source)
+    : package(owner), function(source), place_("function '" + std::string(source.name) + "'") {
+  Scope scope{*this, nullptr, {}};
+  build(scope);
+}
+
+Graph::Graph(const PackageImpl& owner, const Function& block, Scope& outer, std::string place)
+    : package(owner), function(block), place_(std::move(place)) {
+  Scope scope{*this, &outer, {}};
+  build(scope);
+}
+
+void Graph::build(Scope& scope) {
+  const std::string prefix = "[mil] " + package.path() + ": " + place_ + ": ";
+  auto& names = scope.names;
+  std::set<std::string_view> labels;  // outputs of `classify`
   const auto define = [&](std::string_view name, GraphValue value) {
     const auto id = static_cast<ValueId>(values.size());
     if (!names.emplace(name, id).second) throw ModelError(prefix + "'" + std::string(name) + "' is defined twice");
@@ -52,11 +93,27 @@ Graph::Graph(const PackageImpl& owner, const Function& source) : package(owner),
       define(op.outputs.front().name, {{}, Origin::kConstant, value->type, value});
       continue;
     }
+    if (op.type == "classify") {
+      for (const auto& [name, bindings] : op.inputs) {
+        for (const Binding& binding : bindings) {
+          if (!binding.name.empty() && scope.find(binding.name) < 0) {
+            throw ModelError(label() + ": '" + std::string(binding.name) + "' is used before it is defined");
+          }
+        }
+      }
+      for (const NamedType& output : op.outputs) labels.insert(output.name);
+      continue;
+    }
     Node node;
     node.op = &op;
     node.compile = find_op(op.type);
-    if (!node.compile || op.block_count > 0) {
+    const std::size_t block_count = op.type == "cond" || op.type == "while_loop" ? 2 : 0;
+    if (!node.compile) {
       throw ModelError(label() + ": the simulator does not support the operation '" + std::string(op.type) + "'");
+    }
+    if (op.blocks.size() != block_count) {
+      throw ModelError(label() + ": " + std::to_string(op.blocks.size()) + " blocks, expected " +
+                       std::to_string(block_count));
     }
     const int index = static_cast<int>(nodes.size());
     node.inputs.reserve(op.inputs.size());
@@ -71,14 +128,19 @@ Graph::Graph(const PackageImpl& owner, const Function& source) : package(owner),
           values.push_back({{}, Origin::kConstant, literal.type, &literal});
           continue;
         }
-        const auto it = names.find(binding.name);
-        if (it == names.end()) {
+        const ValueId id = scope.find(binding.name);
+        if (id < 0) {
           throw ModelError(label() + ": '" + std::string(binding.name) +
                            "' is used before it is defined (a cycle, or it does not exist)");
         }
-        values[static_cast<std::size_t>(it->second)].last_use = index;
-        ids.push_back(it->second);
+        values[static_cast<std::size_t>(id)].last_use = index;
+        ids.push_back(id);
       }
+    }
+    for (const Function& block : op.blocks) {
+      const std::string place = label().substr(prefix.size());
+      node.blocks.push_back(std::make_shared<const Graph>(
+          package, block, scope, place_ + ", " + place + ", block " + std::to_string(node.blocks.size())));
     }
     for (const NamedType& output : op.outputs) {
       node.outputs.push_back(define(output.name, {{}, Origin::kOperation, output.type}));
@@ -86,10 +148,11 @@ Graph::Graph(const PackageImpl& owner, const Function& source) : package(owner),
     nodes.push_back(std::move(node));
   }
   for (const std::string_view name : function.outputs) {
-    const auto it = names.find(name);
-    if (it == names.end()) throw ModelError(prefix + "output '" + std::string(name) + "' is never computed");
-    values[static_cast<std::size_t>(it->second)].last_use = static_cast<int>(nodes.size());
-    outputs.push_back(it->second);
+    if (labels.contains(name)) continue;
+    const ValueId id = scope.find(name);
+    if (id < 0) throw ModelError(prefix + "output '" + std::string(name) + "' is never computed");
+    values[static_cast<std::size_t>(id)].last_use = static_cast<int>(nodes.size());
+    outputs.push_back(id);
   }
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -62,6 +63,7 @@ class Planner {
   std::vector<Tracked> values_;
   std::vector<std::vector<ValueId>> values_of_buffer_;
   bool eager_ = false;
+  std::shared_ptr<std::int64_t> turns_ = std::make_shared<std::int64_t>(0);  // of all loops, shared with inner blocks
   int current_ = 0;
   Step step_;
 };

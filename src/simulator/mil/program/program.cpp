@@ -81,7 +81,7 @@ std::vector<OperationInfo> ProgramImpl::operations() const {
       for (const Binding& binding : bindings) bound.emplace_back(binding.name);
     }
     for (const NamedType& output : op.outputs) info.outputs.emplace_back(output.name);
-    if (op.type != "const") info.cost = costs[node++] / total;
+    if (is_node(op)) info.cost = costs[node++] / total;
     infos.push_back(std::move(info));
   }
   return infos;
