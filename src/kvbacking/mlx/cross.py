@@ -82,30 +82,30 @@ def cross(
         outputs.release()
         arrays_by_name = owned.take()
         taken = [arrays_by_name[name] for name in names]
-    method: Method
-    arrays: list[tuple[Any, Any]] = []
-    layers: list[LayerHandoff] = []
-    for index, addresses in enumerate(sources):
-        if taken:
-            pair, method, byte_count = [whole[index : index + 1, :live] for whole in taken], "owned", 0
-        else:
-            pair, method, byte_count = _layer([view[index : index + 1] for view in views], live, copy, unsafe)
-        mx.eval(pair)
-        layers.append(
-            LayerHandoff(
-                index=index,
-                keys=keys,
-                values=values,
-                method=method,
-                source_addresses=(addresses[0], addresses[1]),
-                cache_addresses=(address_of(pair[0]), address_of(pair[1])),
-                bytes_copied=byte_count,
-            )
+    if taken:
+        made: list[tuple[list[Any], Method, int]] = [
+            ([whole[index : index + 1, :live] for whole in taken], "owned", 0) for index in range(len(sources))
+        ]
+    else:
+        made = [
+            _layer([view[index : index + 1] for view in views], live, copy, unsafe) for index in range(len(sources))
+        ]
+    mx.eval([pair for pair, _, _ in made])
+    layers = tuple(
+        LayerHandoff(
+            index=index,
+            keys=keys,
+            values=values,
+            method=method,
+            source_addresses=(addresses[0], addresses[1]),
+            cache_addresses=(address_of(pair[0]), address_of(pair[1])),
+            bytes_copied=byte_count,
         )
-        arrays.append((pair[0], pair[1]))
+        for index, (addresses, (pair, method, byte_count)) in enumerate(zip(sources, made, strict=True))
+    )
     return CrossRows(
-        arrays=tuple(arrays),
-        layers=tuple(layers),
+        arrays=tuple((pair[0], pair[1]) for pair, _, _ in made),
+        layers=layers,
         live=live,
         import_ns=time.perf_counter_ns() - started,
         mlx_version=str(mx.__version__),
