@@ -11,6 +11,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from mil_cases import FAMILIES, OPSETS  # noqa: E402
 from mil_engine import write_program  # noqa: E402
+from whisper_checkpoints import write_checkpoint  # noqa: E402
 
 CASES_PER_SEED = 4  # small inputs mutate better
 
@@ -26,17 +27,34 @@ def sample_packages(folder: Path) -> list[Path]:
     """The sample kinds in their smallest sizes; without the installed package there are none."""
     try:
         from kvbacking import samples
-    except ImportError:
+    except ImportError as error:
+        print(f"make_corpus.py: no sample packages among the seeds: {error}", file=sys.stderr)
         return []
     small = {"layers": 1, "width": 8, "rows": 3, "capacity": 4}
-    prompt = {"tokens": 3, "capacity": 4}
+    prefill = {
+        "layers": 1,
+        "heads": 2,
+        "kv_heads": 1,
+        "head_dim": 4,
+        "hidden": 8,
+        "vocab": 9,
+        "tokens": 3,
+        "capacity": 4,
+    }
     wanted = [
         ("turbo", small),
         ("badtail", small),
-        ("prefill", {"layers": 1, "heads": 2, "kv_heads": 1, "head_dim": 4, "hidden": 8, "vocab": 9, **prompt}),
+        ("fp32io", small),
+        ("prefill", prefill),
+        ("prefill", {**prefill, "per_layer": True, "logits": False, "target": "macOS14"}),
         ("stateful", {"layers": 1, "heads": 1, "head_dim": 4, "capacity": 4}),
         ("multifunction", {"layers": 1, "width": 8}),
         ("flexible", {"layers": 1, "width": 8}),
+        ("flexible", {"layers": 1, "width": 8, "shapes": "enumerated"}),
+        ("whisper", {"checkpoint": write_checkpoint(folder / "checkpoint", width=8, layers=1, positions=4)}),
+        ("optional", {"rows": 3, "width": 8}),
+        ("integers", {"count": 4}),
+        ("int8out", {"rows": 3, "width": 8}),
         *(
             ("compressed", {"scheme": scheme, "bits": bits, "width": 16, "rows": 3, "capacity": 4, "target": target})
             for scheme, bits, targets in (

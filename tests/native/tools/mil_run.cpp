@@ -137,6 +137,7 @@ int run(const std::vector<std::string>& arguments) {
     coremlsim::mil::InputShapes shapes;
     for (std::size_t i = 0; i < impl.graph().inputs.size(); ++i) shapes.push_back(impl.default_shape(i));
     if (const auto plan = impl.plan_for(shapes)) {
+      std::cout << "decoded_bytes " << impl.constants().byte_count() << '\n';
       std::cout << "peak_live_bytes " << plan->peak_live_bytes << "\narena_bytes " << plan->arena_bytes << '\n';
     }
   }

@@ -104,9 +104,11 @@ const void* ConstantPool::decoded(const Value& value) {
   if (slot) return slot.get();
   if (is_stored_form(type)) {  // but not aligned
     slot = copy_of(value.raw);
+    byte_count_ += static_cast<std::int64_t>(value.raw.size());
     return slot.get();
   }
   const std::int64_t count = element_count(value.type.tensor.dims, "constant");
+  byte_count_ += count * storage_bytes(storage);
   slot = allocate(count * storage_bytes(storage));
   if (storage == Storage::kFloat) {
     decode_to_float(type, value.raw.data(), 0, count, static_cast<float*>(slot.get()));
@@ -125,7 +127,10 @@ const void* ConstantPool::half(const Value& value) {
   if (is_aligned(value.raw.data(), 2)) return value.raw.data();
   const std::lock_guard lock(mutex_);
   AlignedBuffer& slot = halves_[&value];
-  if (!slot) slot = copy_of(value.raw);
+  if (!slot) {
+    slot = copy_of(value.raw);
+    byte_count_ += static_cast<std::int64_t>(value.raw.size());
+  }
   return slot.get();
 }
 
@@ -137,7 +142,14 @@ const Value& ConstantPool::computed(const Operation& op, std::size_t output, con
   auto value = std::make_unique<Value>(compute());  // outside the lock: it may decode other constants
   value->raw = value->owned;
   const std::lock_guard lock(mutex_);
-  return *computed_.emplace(std::pair{&op, output}, std::move(value)).first->second;
+  const auto [found, is_new] = computed_.emplace(std::pair{&op, output}, std::move(value));
+  if (is_new) byte_count_ += static_cast<std::int64_t>(found->second->owned.size());
+  return *found->second;
+}
+
+std::int64_t ConstantPool::byte_count() const {
+  const std::lock_guard lock(mutex_);
+  return byte_count_;
 }
 
 }  // namespace coremlsim::mil

@@ -24,9 +24,11 @@ class ConstantPool {
   const void* half(const Value& value);  // fp16 elements; the literal must be fp16
   // The literal that a constexpr op stands for, computed once for all plans.
   const Value& computed(const Operation& op, std::size_t output, const std::function<Value()>& compute);
+  std::int64_t byte_count() const;  // of what was decoded or computed; what lies in the weight file costs nothing
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::int64_t byte_count_ = 0;
   std::map<const Value*, AlignedBuffer> decoded_, halves_;
   std::map<std::pair<const Operation*, std::size_t>, std::unique_ptr<Value>> computed_;
 };

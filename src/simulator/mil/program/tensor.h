@@ -45,7 +45,7 @@ struct Info {
   Storage storage = Storage::kFloat;
   Shape shape;
   std::int64_t count = 0;
-  const void* data = nullptr;      // the elements, when they are known while planning
+  const void* data = nullptr;      // the elements, when they are known while planning; Call::in_known() asks for them
   const Value* literal = nullptr;  // of a constant
 
   std::int64_t rank() const { return static_cast<std::int64_t>(shape.size()); }
