@@ -1,9 +1,10 @@
-"""The simulator's engine against torch on the CPU (NumPy where torch is missing): ratios, load time, peak memory.
+"""The simulator's engine against torch on the CPU (NumPy where torch is missing): ratios, peak memory.
 
     python benchmarks/engine.py [--quick] [--rounds N] [--threads N] [--json FILE]
 
 Arms take turns; the engine runs in `mil_run` (KVB_MIL_RUN, or the one that scripts/test builds), so that neither the
-extension nor the framework is in the numbers. Every number is of this machine and of the simulator.
+extension nor the framework is in the numbers; memory is measured there and in a Python process (engine_memory.py).
+Every number is of this machine and of the simulator. Loading: benchmarks/load.py.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import engine_memory
 import numpy as np
+from _machine import conditions
 from engine_models import Sizes, draw, encoder_package, projection_package, reference
 
 ROOT = Path(__file__).parents[1]
@@ -60,26 +63,19 @@ def write_input(folder: Path, name: str, x: np.ndarray) -> None:
     (folder / "inputs.txt").write_text(f"{name} {x.dtype} {shape} input.bin\n")
 
 
-def package_bytes(package: Path) -> tuple[Path, int]:
-    folder = package / "Data" / "com.apple.CoreML"
-    return folder / "model.mlmodel", (folder / "weights" / "weight.bin").stat().st_size
+def weight_byte_count(package: Path) -> int:
+    return (package / "Data" / "com.apple.CoreML" / "weights" / "weight.bin").stat().st_size
 
 
 def measure(what: str, package: Path, folder: Path, other: Any, rounds: int, threads: int) -> dict[str, Any]:
     ours: list[float] = []
     theirs: list[float] = []
-    loads: list[float] = []
-    reads: list[float] = []
-    model, weight_bytes = package_bytes(package)
+    weight_bytes = weight_byte_count(package)
     info: dict[str, Any] = {}
     other()  # warm
     for _ in range(rounds):
         info = engine_run(package, folder, 3, threads)
         ours += info["runs"]
-        loads.append(info["load"])
-        begin = time.perf_counter()
-        model.read_bytes()
-        reads.append(time.perf_counter() - begin)
         for _ in range(3):
             begin = time.perf_counter()
             other()
@@ -92,34 +88,27 @@ def measure(what: str, package: Path, folder: Path, other: Any, rounds: int, thr
     return {
         "what": what, "engine_s": statistics.median(ours), "other_s": statistics.median(theirs),
         "ratio_median": statistics.median(ours) / statistics.median(theirs), "ratio_best": min(ours) / min(theirs),
-        "budget": BUDGETS[what], "max_abs_difference": difference, "load_s": min(loads), "read_model_s": min(reads),
+        "budget": BUDGETS[what], "max_abs_difference": difference,
         "weight_bytes": weight_bytes, "peak_live_bytes": info["peak_live_bytes"],
         "rss_bytes": info["peak_rss_bytes"] - info["start_rss_bytes"],
-        "rss_budget_bytes": budget_bytes, "engine_samples_s": ours, "other_samples_s": theirs,
+        "arena_bytes": info["arena_bytes"], "decoded_bytes": info["decoded_bytes"],
+        "python_rss_bytes": engine_memory.measure(package, folder / "cache"),
+        "rss_budget_bytes": budget_bytes, **conditions(), "engine_samples_s": ours, "other_samples_s": theirs,
     }  # fmt: skip
-
-
-def parse_seconds(model: Path) -> float:
-    """coremltools' own protobuf reader on the same file: the fair partner of a load, which also has to parse."""
-    from coremltools.proto import Model_pb2
-
-    data, best = model.read_bytes(), float("inf")
-    for _ in range(5):
-        begin = time.perf_counter()
-        Model_pb2.Model().ParseFromString(data)
-        best = min(best, time.perf_counter() - begin)
-    return best
 
 
 def describe(r: dict[str, Any]) -> str:
     mib = 2.0**20
     speed = f"engine {r['engine_s']:.3f} s, other {r['other_s']:.3f} s, ratio {r['ratio_median']:.2f}"
-    best = f"best runs {r['ratio_best']:.2f}, budget {r['budget']}"
-    load = f"load {1e3 * r['load_s']:.2f} ms = {r['load_s'] / r['read_model_s']:.1f} x reading model.mlmodel"
-    parse = f"{r['load_s'] / r['parse_model_s']:.1f} x parsing it"
-    memory = f"memory {r['rss_bytes'] / mib:.0f} MiB of {r['rss_budget_bytes'] / mib:.0f} MiB"
+    best = f"best runs {r['ratio_best']:.2f}, budget {r['budget']}, load average {r['load_1min']}"
+    memory = (
+        f"peak memory {r['rss_bytes'] / mib:.0f} MiB, in Python {r['python_rss_bytes'] / mib:.0f} MiB of "
+        f"{r['rss_budget_bytes'] / mib:.0f} MiB (weights {r['weight_bytes'] / mib:.0f} + 2 x "
+        f"{r['peak_live_bytes'] / mib:.0f}): {'met' if r['python_rss_bytes'] <= r['rss_budget_bytes'] else 'MISSED'}; "
+        f"arena {r['arena_bytes'] / mib:.0f}, decoded constants {r['decoded_bytes'] / mib:.1f} MiB"
+    )
     difference = f"largest difference {r['max_abs_difference']:.2g}"
-    return f"{r['what']}: {speed} ({best}); {load}, {parse}; {memory}; {difference}"
+    return f"{r['what']}: {speed} ({best}); {memory}; {difference}"
 
 
 def main() -> None:
@@ -153,14 +142,12 @@ def main() -> None:
                 package = folder / f"encoder{fused}.mlpackage"
                 encoder_package(sizes, weights, package, fused)
                 results.append(measure(what, package, folder, run, rounds, options.threads))
-                results[-1]["parse_model_s"] = parse_seconds(package_bytes(package)[0])
-        package = folder / "projection.mlpackage"
+                package = folder / "projection.mlpackage"
         weights = projection_package(width, rows, capacity, layers, package)
         features = random.standard_normal((1, rows, width), dtype=np.float32).astype(np.float16)
         write_input(folder, "features", features)
         run = reference(None, weights, features, capacity, options.threads)
         results.append(measure("projection", package, folder, run, rounds, options.threads))
-        results[-1]["parse_model_s"] = parse_seconds(package_bytes(package)[0])
     print(
         f"simulated; {options.threads} threads; against {partner}"
         + ("; quick: the numbers mean nothing" if options.quick else "")

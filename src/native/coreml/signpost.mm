@@ -7,7 +7,7 @@
 #include <utility>
 
 // The cross-build's headers are Darwin's open-source libc, which lacks this one: such a module has no Instruments
-// marks.
+// marks. What is documented are macros; the functions behind them are not, so that we declare none of our own.
 #if defined(__APPLE__) && __has_include(<os/signpost.h>)
 #include <os/signpost.h>
 #define KVB_HAS_OS_SIGNPOST 1

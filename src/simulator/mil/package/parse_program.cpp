@@ -53,6 +53,7 @@ TensorType parse_tensor_type(Proto message) {
           }
         }
       }
+      if (type.dims.empty()) type.dims.reserve(4);  // the usual rank; a scalar needs none
       type.dims.push_back(size);
       if (static_cast<std::int64_t>(type.dims.size()) > kMaxRank) {
         throw ModelError("a rank above the limit of " + std::to_string(kMaxRank));
