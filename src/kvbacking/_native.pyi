@@ -78,9 +78,9 @@ class Allocation:
     """
 
     @staticmethod
-    def create(byte_count: int) -> Allocation:
+    def create(byte_count: int, from_system: bool = False) -> Allocation:
         """
-        A payload of `byte_count` bytes, contents undefined. Raises AllocationError.
+        A payload of `byte_count` bytes, contents undefined; `from_system`: pages that go back at once. Raises AllocationError.
         """
 
     @property

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kvbacking as kvb
+from kvbacking import _native
 from kvbacking._native import Allocation
 
 
-@given(st.integers(1, 100_000), st.integers(0, 2**64 - 1))
-def test_the_payload_is_page_aligned_and_its_own(byte_count: int, seed: int) -> None:
-    allocation = Allocation.create(byte_count)
+@given(st.integers(1, 100_000), st.integers(0, 2**64 - 1), st.booleans())
+def test_the_payload_is_page_aligned_and_its_own(byte_count: int, seed: int, from_system: bool) -> None:
+    allocation = Allocation.create(byte_count, from_system)
     assert allocation.address % Allocation.granularity() == 0
     allocation.arm_canaries(seed)
     payload = allocation.bytes()
@@ -63,6 +64,19 @@ def test_an_array_keeps_the_allocation_alive() -> None:
     assert Allocation.live_count() == before + 1
     del part
     assert Allocation.live_count() == before
+
+
+def test_pages_of_the_system_s_go_back_to_it() -> None:
+    before = _native.memory_footprint_byte_count()
+    kept = [Allocation.create(100_000, from_system=True) for _ in range(200)]  # the heap would keep these
+    for allocation in kept:
+        allocation.bytes()[...] = 1
+    last = kept.pop()
+    assert _native.memory_footprint_byte_count() - before > 15_000_000
+    del kept, allocation
+    gc.collect()
+    assert _native.memory_footprint_byte_count() - before < 5_000_000
+    assert (last.bytes() == 1).all()
 
 
 def test_an_exhausted_system_is_an_allocation_error() -> None:

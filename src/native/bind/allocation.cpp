@@ -19,8 +19,16 @@ namespace kvbacking::bind {
 
 void init_allocation(nb::module_& m) {
   nb::class_<Allocation>(m, "Allocation", "Page-aligned memory with a canary page before and canary bytes after it.")
-      .def_static("create", &Allocation::create, "byte_count"_a, nb::call_guard<GilReleased>(),
-                  "A payload of `byte_count` bytes, contents undefined. Raises AllocationError.")
+      .def_static(
+          "create",
+          [](std::size_t byte_count, bool from_system) {
+            const GilReleased release;
+            return Allocation::create(byte_count,
+                                      from_system ? Allocation::Origin::kSystem : Allocation::Origin::kHeap);
+          },
+          "byte_count"_a, "from_system"_a = false,
+          "A payload of `byte_count` bytes, contents undefined; `from_system`: pages that go back at once. Raises "
+          "AllocationError.")
       .def_prop_ro("address", [](const Allocation& self) { return reinterpret_cast<std::uintptr_t>(self.payload()); })
       .def_prop_ro("byte_count", &Allocation::byte_count)
       .def("arm_canaries", &Allocation::arm_canaries, "seed"_a, "Fills the canaries with a pattern made of `seed`.")

@@ -1,9 +1,11 @@
 #include "kvbacking/allocation.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -85,9 +87,21 @@ std::size_t find_damage(const std::byte* base, std::size_t begin, std::size_t en
   return end;
 }
 
+// Pages of the system's own, at a multiple of `alignment`; null with errno set. What was mapped too much is unmapped.
+std::byte* map_pages(std::size_t byte_count, std::size_t alignment) {
+  const std::size_t slack = alignment - std::min(alignment, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
+  void* const mapped = mmap(nullptr, byte_count + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<std::byte*>(mapped);
+  const std::size_t skipped = (alignment - reinterpret_cast<std::uintptr_t>(begin) % alignment) % alignment;
+  if (skipped > 0) munmap(begin, skipped);
+  if (slack > skipped) munmap(begin + skipped + byte_count, slack - skipped);
+  return begin + skipped;
+}
+
 }  // namespace
 
-std::shared_ptr<Allocation> Allocation::create(std::size_t byte_count) {
+std::shared_ptr<Allocation> Allocation::create(std::size_t byte_count, Origin origin) {
   const std::size_t page = granularity();
   // ptrdiff_t bounds what pointer arithmetic can address.
   const auto limit = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) - 3 * page;
@@ -96,10 +110,16 @@ std::shared_ptr<Allocation> Allocation::create(std::size_t byte_count) {
 
   const std::size_t payload_pages = (byte_count + page - 1) / page * page;
   std::shared_ptr<Allocation> allocation(new Allocation);
-  void* base = nullptr;
-  const int status = posix_memalign(&base, page, page + payload_pages + page);
-  if (status != 0) throw_allocation_error(byte_count, std::strerror(status));
-  allocation->base_ = static_cast<std::byte*>(base);
+  allocation->origin_ = origin;
+  if (origin == Origin::kSystem) {
+    allocation->base_ = map_pages(page + payload_pages + page, page);
+    if (allocation->base_ == nullptr) throw_allocation_error(byte_count, std::strerror(errno));
+  } else {
+    void* base = nullptr;
+    const int status = posix_memalign(&base, page, page + payload_pages + page);
+    if (status != 0) throw_allocation_error(byte_count, std::strerror(status));
+    allocation->base_ = static_cast<std::byte*>(base);
+  }
   allocation->payload_ = allocation->base_ + page;
   allocation->byte_count_ = byte_count;
   allocation->total_byte_count_ = page + payload_pages + page;
@@ -111,7 +131,11 @@ std::shared_ptr<Allocation> Allocation::create(std::size_t byte_count) {
 Allocation::Allocation() noexcept { g_live_count.fetch_add(1, std::memory_order_relaxed); }
 
 Allocation::~Allocation() {
-  std::free(base_);
+  if (origin_ == Origin::kHeap) {
+    std::free(base_);
+  } else if (base_ != nullptr) {
+    munmap(base_, total_byte_count_);
+  }
   g_live_count.fetch_sub(1, std::memory_order_relaxed);
 }
 

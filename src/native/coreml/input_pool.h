@@ -42,6 +42,7 @@ class InputPool {
  private:
   std::shared_ptr<InputLoan> try_borrow(std::size_t byte_count, std::size_t limit, bool* created);
   void give_back_idle();
+  bool is_comfortable();
   std::mutex mutex_;
   std::vector<std::shared_ptr<InputBuffer>> buffers_;
 };

@@ -13,9 +13,12 @@ namespace {
 
 constexpr std::size_t kMaxPooledByteCount = std::size_t{256} << 20;
 constexpr std::size_t kMinBuffers = 8, kMaxBuffers = 256;
-// Above this many, a deallocator that is about to run is worth a moment's wait, and idle buffers are given back.
+// Above this many, a deallocator that is about to run is worth a moment's wait, and idle buffers are given back. On a
+// busy machine its thread needs the processor first: giving way is not enough, sleeping is. A framework that holds
+// arrays for long costs this once: nobody sleeps while there are more buffers than these.
 constexpr std::size_t kComfortable = 8;
-constexpr int kYields = 64;
+constexpr int kYields = 16, kNaps = 50;
+constexpr auto kNap = std::chrono::microseconds(100);
 constexpr auto kPatience = std::chrono::seconds(5);
 constexpr auto kPollInterval = std::chrono::milliseconds(1);
 
@@ -43,7 +46,8 @@ std::shared_ptr<InputLoan> InputPool::try_borrow(std::size_t byte_count, std::si
   }
   if (too_small == nullptr && buffers_.size() >= limit) return nullptr;
   auto buffer = std::make_shared<InputBuffer>();
-  buffer->memory = Allocation::create(std::max<std::size_t>(byte_count, 1));
+  // A framework that lags behind for a moment makes a burst of buffers, which must not stay in the footprint.
+  buffer->memory = Allocation::create(std::max<std::size_t>(byte_count, 1), Allocation::Origin::kSystem);
   *created = true;
   if (too_small != nullptr) {
     *too_small = buffer;
@@ -51,6 +55,11 @@ std::shared_ptr<InputLoan> InputPool::try_borrow(std::size_t byte_count, std::si
     buffers_.push_back(buffer);
   }
   return lend(buffer);
+}
+
+bool InputPool::is_comfortable() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return buffers_.size() <= kComfortable;
 }
 
 void InputPool::release_idle() noexcept {
@@ -69,9 +78,15 @@ void InputPool::give_back_idle() {
 }
 
 std::shared_ptr<InputLoan> InputPool::borrow(std::size_t byte_count, bool* created) {
-  for (int i = 0; i < kYields; ++i) {
+  for (int i = 0; i < kYields + kNaps; ++i) {
     if (auto loan = try_borrow(byte_count, kComfortable, created)) return loan;
-    std::this_thread::yield();
+    if (i < kYields) {
+      std::this_thread::yield();
+    } else if (is_comfortable()) {
+      std::this_thread::sleep_for(kNap);
+    } else {
+      break;
+    }
   }
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   // A held pool keeps the wrappers of every call: there the bound would end the experiment and protect nothing.

@@ -20,9 +20,12 @@ struct CanaryDamage {
 
 class Allocation {
  public:
+  // kHeap: fast to make again, and what dies may stay with the process. kSystem: goes back to the system at once, for
+  // memory that is made in bursts.
+  enum class Origin { kHeap, kSystem };
   // Payload of `byte_count` bytes, base and size rounded to granularity(). Contents are undefined.
   // Throws Error(kAllocation) naming the bytes asked for.
-  static std::shared_ptr<Allocation> create(std::size_t byte_count);
+  static std::shared_ptr<Allocation> create(std::size_t byte_count, Origin origin = Origin::kHeap);
   ~Allocation();
   Allocation(const Allocation&) = delete;
   Allocation& operator=(const Allocation&) = delete;
@@ -44,6 +47,7 @@ class Allocation {
 
  private:
   Allocation() noexcept;
+  Origin origin_ = Origin::kHeap;
   std::byte* base_ = nullptr;
   std::byte* payload_ = nullptr;
   std::size_t byte_count_ = 0;
