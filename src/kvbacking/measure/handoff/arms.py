@@ -27,7 +27,7 @@ WORDS: Mapping[Method, str] = MappingProxyType(
         "slice": "NumPy slice + mx.array per layer",
         "views": "one mx.array + views",
         "adopted": "adoption without a copy",
-        "copied": "handoff(), live rows copied",
+        "copied": "as handoff() copies, once",
         "owned": "MLX-owned, one output per layer",
         "owned-stacked": "MLX-owned, one output for all layers",
     }
