@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kvbacking as kvb
-from kvbacking import _native, samples
+from kvbacking import _arrays, _native, samples
 
 pytestmark = pytest.mark.filterwarnings("always::kvbacking.BackingIgnoredWarning")
 Opener = Callable[..., kvb.Session]
@@ -113,6 +113,38 @@ def test_the_owner_lives_until_the_framework_let_go(
             break
         model.predict(inputs)
     assert watched() is None
+
+
+def test_an_mlx_array_is_lent_where_it_lies_and_its_storage_is_pinned(
+    open_session: Opener, proposing: str, inputs: Any
+) -> None:
+    mx = pytest.importorskip("mlx.core", reason="mlx is not installed (extra mlx)", exc_type=ImportError)
+    from kvbacking.mlx import address_of
+    from kvbacking.mlx.arrays import aligned_zeros
+
+    features = inputs["features"]
+    array = aligned_zeros(features.shape, "float16")
+    np.array(array, copy=False)[...] = features
+    address = address_of(array)
+    assert address % 16384 == 0
+    session = open_session(proposing)
+    plain = session.predict(inputs)
+    prediction = session.predict({"features": array}, borrow=True)
+    report = prediction.inputs["features"]
+    assert (report.path, report.same_storage, report.bytes_copied) == ("memory", True, 0)
+    assert report.source_address == report.array_address == address
+    np.testing.assert_array_equal(prediction["cross_k"], plain["cross_k"])
+    # The buffer protocol pins the object alone, whose storage an update may free. An import by DLPack pins the storage.
+    lent = session.model.inputs["features"]
+    given = _arrays.prepare_inputs({"features": lent}, {"features": array}, cast=False)["features"]
+    array[...] = mx.zeros(features.shape, mx.float16)
+    assert address_of(array) != address
+    assert given.ctypes.data == address
+    np.testing.assert_array_equal(given, features)
+    elsewhere = mx.array(features)  # MLX's own allocations are not aligned on the CPU
+    if address_of(elsewhere) % 16384:
+        with pytest.raises(kvb.ContractError, match="no multiple of 16384"):
+            session.predict({"features": elsewhere}, borrow=True)
 
 
 def test_an_input_in_the_memory_of_a_backing_is_refused_before_anything_is_written(
