@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
+from pathlib import Path
 
 from conftest import ROOT
 
@@ -27,3 +29,18 @@ def test_every_script_and_part_is_executable() -> None:
     for path in [*scripts, *parts]:
         assert path.stat().st_mode & 0o111, path
         assert path.read_text().startswith("#!"), path
+
+
+def test_what_needs_an_extra_runs_in_the_part_that_installs_it() -> None:
+    """.venv has the extra `dev` only, so that the part `python` skips all of these."""
+    needing = {"70-whisper": r'"mlx_whisper', "75-mlx": r'importorskip\("mlx\.'}
+    for part, need in needing.items():
+        script = (ROOT / "scripts/parts" / part).read_text()
+        assert "scripts/install-extra" in script
+        patterns = re.findall(r"tests/[\w/*.]+\.py", script)
+        tests = [path for path in (ROOT / "tests").rglob("test_*.py") if re.search(need, path.read_text())]
+        names = {str(path.relative_to(ROOT)) for path in tests} - {str(Path(__file__).relative_to(ROOT))}
+        if part == "75-mlx":
+            names = {name for name in names if "whisper" not in name}
+        assert len(names) > 3
+        assert [name for name in sorted(names) if not any(fnmatch.fnmatch(name, p) for p in patterns)] == []
