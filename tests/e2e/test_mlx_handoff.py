@@ -219,6 +219,9 @@ def test_core_ml_writes_where_mlx_decodes(owned_run: Any) -> None:
         for _ in range(1, CAPACITY - LIVE):
             mx.eval(cache.update_and_fetch(token(1), token(2)))
             assert (kvb.mlx.address_of(cache.keys), kvb.mlx.address_of(cache.values)) == layer.source_addresses
+        for _ in range(2):  # the last row that there is, and one that there is not
+            mx.eval(cache.update_and_fetch(token(1), token(2)))
+        assert not {kvb.mlx.address_of(cache.keys), kvb.mlx.address_of(cache.values)} & set(layer.source_addresses)
 
 
 def test_what_was_decoded_in_place_is_right(owned_run: Any) -> None:

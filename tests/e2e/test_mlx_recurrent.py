@@ -50,13 +50,8 @@ class Recurrent:
         filled: list[Any] = caches.make_prompt_cache(self.decoder)
         with kvb.Session(model, contract, mechanism="raw") as session:
             prediction = session.predict(self.inputs | {"live": np.array([live], np.int32)}, live=live)
-            kvb.mlx.handoff(prediction, [c for c in filled if isinstance(c, caches.KVCache)], contract)
-            for i, cache in enumerate(filled):
-                if isinstance(cache, caches.ArraysCache):
-                    state = (
-                        kvb.mlx.to_mlx(np.array(prediction[f"{name}_{i}"])).array for name in ("conv", "recurrent")
-                    )
-                    kvb.mlx.fill(cache, *state, live)
+            linear = [i for i, cache in enumerate(filled) if isinstance(cache, caches.ArraysCache)]
+            kvb.mlx.handoff(prediction, filled, contract, states=[(f"conv_{i}", f"recurrent_{i}") for i in linear])
         return filled
 
 
