@@ -54,10 +54,13 @@ class ArmComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportComparison:
+    """Two reports side by side, without a difference of their timings."""
+
     environment: dict[str, tuple[Any, Any]]  # what differs around the runs
     arms: tuple[ArmComparison, ...]
 
     def document(self) -> dict[str, Any]:
+        """A JSON document."""
         return asdict(self)
 
 

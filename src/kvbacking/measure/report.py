@@ -57,6 +57,7 @@ class Report:
 
     @property
     def simulated(self) -> bool:
+        """Whether it was made on the simulator: then nothing in it speaks about Apple hardware."""
         return bool(self.document["simulated"])
 
     def promotable(self, arm: str) -> bool:

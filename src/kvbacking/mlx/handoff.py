@@ -98,7 +98,9 @@ def handoff(
     `recurrent_0`).
 
     copy=True copies once into memory of MLX with room to decode: the live rows, or, where they are most of dense
-    memory, all of it. False and None adopt as `to_mlx` does, a layer as a whole. `owned`: the backings that the
+    memory, all of it. False and None adopt as `to_mlx` does (with its `unsafe`), a layer as a whole. `dtype` (an mlx
+    dtype) converts rows, never states; without it rows that are not of `model_dtype`, where that is given, or of what
+    a cache held are refused: name what the decoder computes in, many are bfloat16. `owned`: the backings that the
     prediction was made into. Where each layer has outputs of its own and the framework wrote into them, the caches get
     those very arrays, nothing is copied, their session is closed and the prediction released; else it is as if `owned`
     were not given (`method` says which).

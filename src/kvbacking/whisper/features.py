@@ -17,7 +17,6 @@ from kvbacking.whisper.wav import SAMPLE_RATE
 Array = np.ndarray[Any, np.dtype[Any]]
 
 FFT, HOP = 400, 160
-WINDOW_S = 30.0
 CUT_SEARCH_S = 6.0  # a window that does not end the audio ends at the quietest place of its last seconds
 CUT_FRAME = 1600
 
