@@ -142,5 +142,5 @@ def test_the_comparison_can_fail(tmp_path: Path) -> None:
     path = tmp_path / "whisper.mlpackage"
     module = make(TINY, True, path, "iOS18")
     with torch.no_grad():
-        module.blocks[1].mlp[2].bias.add_(0.01)
+        module.blocks[1].mlp[2].bias[::2].add_(0.01)  # every element alike would vanish in the layer norm
     assert min(differences(module, TINY, path)) > 1e-4
