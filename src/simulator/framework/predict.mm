@@ -116,10 +116,6 @@ bool collect_backings(const mil::FunctionDescription& function, MLPredictionOpti
                       std::vector<OutputSlot>& outputs, NSError** error) {
   NSDictionary<NSString*, id>* proposed = [options outputBackings];
   for (const mil::FeatureDescription& feature : function.outputs) {
-    if (feature.kind != mil::FeatureKind::kMultiArray) {
-      return fail(error, MLModelErrorFeatureType,
-                  "Output feature " + feature.name + " is not a MultiArray; the simulator computes only those.");
-    }
     OutputSlot slot;
     slot.feature = &feature;
     NSString* name = to_ns(feature.name);
