@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
 import wave
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +16,7 @@ import whisper_checkpoints
 
 import kvbacking as kvb
 from kvbacking.measure.bench import bench
+from kvbacking.samples.toolkit import convert, quiet, save, tools
 from kvbacking.whisper import AudioError, Checkpoint, Transcriber, Transcription
 from kvbacking.whisper.package import cached_package
 from kvbacking.whisper.task import SpeechTask, Spoken, open_speech
@@ -21,6 +27,7 @@ pytest.importorskip("mlx_whisper", reason="mlx-whisper is not installed (scripts
 
 MECHANISMS = ("framework", "raw", "surface", "pool")
 WINDOW = 40 * 160
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +96,43 @@ def test_the_result_is_a_json_document(directory: Path, package: Path) -> None:
     assert result.total_ns > result.interval_ns("encoder_stage") > result.interval_ns("prediction") > 0
 
 
-def test_float32_packages_fit_too(directory: Path, package: Path) -> None:
+def write_float32_package(path: Path) -> Path:
+    """mel float32 [1, 8, 40] -> cross_k, cross_v float32 [2, 24, 16]: some projection of neighbouring frames."""
+    t = tools()
+    mb, rng = t.mb, np.random.default_rng(5)
+
+    def build(mel: Any) -> Any:
+        rows = mb.reshape(x=mb.transpose(x=mel, perm=[0, 2, 1]), shape=[1, 20, 16])
+        pad = [0, 0, 0, 4, 0, 0]
+        return tuple(
+            mb.pad(
+                x=mb.concat(
+                    values=[mb.linear(x=rows, weight=rng.standard_normal((16, 16)).astype(np.float32)) for _ in "12"],
+                    axis=0,
+                ),
+                pad=pad, mode="constant", constant_val=np.float32(0), name=name,
+            )
+            for name in ("cross_k", "cross_v")
+        )  # fmt: skip
+
+    with quiet():
+        spec = mb.TensorSpec(shape=(1, 8, 40), dtype=t.types.fp32)
+        program = mb.program(input_specs=[spec], opset_version=t.ct.target.macOS15)(build)
+        save(convert(program, target="macOS15", compute="fp32"), path)
+    return path
+
+
+def test_float32_packages_fit_too(directory: Path, package: Path, tmp_path: Path) -> None:
     """The dtype of mel is the package's business: what is asked for is read from its description."""
-    with Transcriber(directory, package, mechanism="raw") as transcriber:
-        assert transcriber.encoder.dtype == "float16"
-        assert transcriber.encoder.model.inputs["mel"].shape == (1, 8, 40)
+    own = Checkpoint.load(directory).dimensions
+    assert (own.mels, own.audio_positions, own.text_layers, own.width) == (8, 20, 2, 16)
+    for path, dtype in ((package, "float16"), (write_float32_package(tmp_path / "wide.mlpackage"), "float32")):
+        with Transcriber(directory, path, mechanism="raw") as transcriber:
+            assert transcriber.encoder.dtype == dtype
+            window = transcriber.transcribe(sound()).windows[0]
+        assert window.evidence["cross_k"].dtype == dtype
+        assert (window.path, window.same_bytes) == ("backing", True)
+        assert window.import_bytes_copied in (0, 2 * 2 * 20 * 16 * np.dtype(dtype).itemsize)
 
 
 def test_a_closed_transcriber_keeps_its_results(directory: Path, package: Path) -> None:
@@ -162,3 +201,55 @@ def _encoder(directory: Path, package: Path) -> object:
     from kvbacking.whisper.package import open_encoder
 
     return open_encoder(Checkpoint.load(directory), package)
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=240)
+
+
+def test_the_example_prints_text_and_evidence(directory: Path, package: Path, tmp_path: Path) -> None:
+    wav = write_wav(tmp_path / "clip.wav", sound(2))
+    with Transcriber(directory, package, mechanism="raw") as transcriber:
+        expected = transcriber.transcribe(wav)
+    assert expected.text
+    done = _run(str(ROOT / "examples/whisper/transcribe.py"), str(wav), str(directory), "raw", str(package))
+    assert (done.returncode, done.stdout) == (0, f"{expected.text}\n"), done.stderr
+    assert done.stderr.count("path backing") == len(expected.windows) > 1
+    for window in expected.windows:
+        assert str(window.evidence["cross_v"].digest) in done.stderr
+    wrong = _run(str(ROOT / "examples/whisper/transcribe.py"), str(wav))
+    assert wrong.returncode == 1
+    assert "speech.wav" in wrong.stderr
+
+
+def test_the_snippet_of_the_documentation_runs(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (snippet,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/whisper.md").read_text(), re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    write_wav(tmp_path / "speech.wav", sound())
+    (tmp_path / "build/whisper").mkdir(parents=True)
+    (tmp_path / "build/whisper/tiny.en").symlink_to(directory)
+    exec(snippet, {})
+    text, facts = capsys.readouterr().out.splitlines()
+    assert text
+    assert re.match(r"True \{.*'encoder_stage': \d+", facts)
+
+
+def test_the_bench_command_times_the_way_to_the_final_text(directory: Path, package: Path, tmp_path: Path) -> None:
+    wav, out = write_wav(tmp_path / "clip.wav", sound(0.9)), tmp_path / "report"
+    done = _run(
+        "-m", "kvbacking", "bench", str(package), "--whisper", str(wav), "--checkpoint", str(directory),
+        "--rounds", "20", "--no-placement", "--out", str(out), "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert (out / "report.html").is_file()
+    assert [arm["name"] for arm in document["arms"]] == ["framework", "framework again", "raw", "surface"]
+    for arm in document["arms"]:
+        assert {"prediction", "copy", "stage", "end_to_end"} <= set(arm["intervals"])
+        assert arm["intervals"]["end_to_end"]["p50_ns"] > arm["intervals"]["stage"]["p50_ns"]
+    assert all(all(passed.values()) for passed in document["end_to_end"]["gates"].values())
+    alone = _run("-m", "kvbacking", "bench", str(package), "--whisper", str(wav), "--out", str(out))
+    assert (alone.returncode, alone.stdout) == (2, "")
+    assert "--whisper and --checkpoint go together" in alone.stderr
