@@ -135,6 +135,24 @@ def test_float32_packages_fit_too(directory: Path, package: Path, tmp_path: Path
         assert window.import_bytes_copied in (0, 2 * 2 * 20 * 16 * np.dtype(dtype).itemsize)
 
 
+def test_rows_that_are_not_the_session_s_never_become_text(
+    directory: Path, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Transcriber(directory, package, mechanism="raw") as transcriber:
+        real = transcriber.decoder.import_cache
+
+        def changed(cross_k: np.ndarray, cross_v: np.ndarray, live: int) -> Any:
+            other = np.array(cross_v)
+            other[1, 3, 5] += 1
+            return real(cross_k, other, live)
+
+        monkeypatch.setattr(transcriber.decoder, "import_cache", changed)
+        with pytest.raises(kvb.IntegrityError, match="layer 1") as error:
+            transcriber.transcribe(sound())
+        assert [(f.output, f.check) for f in error.value.failures] == [("cross_v", "same_bytes")]
+        assert "in 1 rows" in error.value.failures[0].actual
+
+
 def test_a_closed_transcriber_keeps_its_results(directory: Path, package: Path) -> None:
     transcriber = Transcriber(directory, package, mechanism="raw")
     result = transcriber.transcribe(sound())

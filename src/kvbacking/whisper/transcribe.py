@@ -13,7 +13,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 
 from kvbacking.certificate import Certificate
-from kvbacking.errors import IntegrityError
+from kvbacking.errors import CheckFailure, IntegrityError
 from kvbacking.model import ComputeUnits
 from kvbacking.runtime import runtime_info
 from kvbacking.session import Mechanism, Prediction, Session, Verify
@@ -173,9 +173,13 @@ class Transcriber:
             for layer, pair in enumerate(cache.source.arrays):
                 used = np.array(pair[index], copy=False).view(np.uint16)
                 if not np.array_equal(used[0], bits[layer]):
-                    raise RuntimeError(
-                        f"[transcribe] {name} layer {layer}: the decoder's rows are not the session's bytes"
+                    failure = CheckFailure(
+                        output=name,
+                        check="same_bytes",
+                        expected=f"the session's {live.shape[1]} live rows of layer {layer}, bit for bit",
+                        actual=f"other bytes in {np.count_nonzero((used[0] != bits[layer]).any(axis=1))} rows",
                     )
+                    raise IntegrityError(f"[transcribe] what the decoder imported: {failure}", failures=[failure])
         return True
 
     def close(self) -> None:
