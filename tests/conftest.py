@@ -80,6 +80,15 @@ def adopting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Whatever dies in the test dies by its count of references: a cycle would live on."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture
 def settled(model: kvb.Model) -> Callable[..., dict[str, int]]:
     """settled(): live native objects once they have not changed for longer than the framework may hold arrays (about a
     second); settled(wanted): as soon as they are these, or else after some seconds."""

@@ -3,9 +3,8 @@ Metal. A set is busy while MLX can still read it, and free as soon as it cannot;
 
 from __future__ import annotations
 
-import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,14 +24,6 @@ LAYERS, KV_HEADS, SIZE, CAPACITY, LIVE = 2, 2, 64, 64, 20
 CROSS = {"layers": 2, "width": 512, "rows": 40, "capacity": 48}
 HUNG_S = 30.0
 Setup = tuple[kvb.Model, kvb.KVContract, dict[str, np.ndarray]]
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def loaded(info: samples.SampleInfo) -> Setup:

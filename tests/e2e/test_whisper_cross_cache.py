@@ -12,14 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import mlx_bridge
 import numpy as np
 import pytest
 
 import kvbacking as kvb
 import kvbacking.mlx
 from kvbacking import samples
-from kvbacking.mlx import arrays
 
 mx = pytest.importorskip("mlx.core", reason="mlx is not installed (extra mlx)", exc_type=ImportError)
 whisper = pytest.importorskip(
@@ -131,30 +129,15 @@ def rounded(package: Callable[..., samples.SampleInfo]) -> Run:
     return Run(package("turbo", **SIZES), features.astype(np.float32))
 
 
-@pytest.fixture
-def adopting(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """adopting(): from then on MLX adopts memory, through the tests' bridge where its backend does not."""
-
-    def start() -> None:
-        if mx.metal.is_available():
-            return
-        try:
-            monkeypatch.setattr(arrays, "_adopt", mlx_bridge.load().adopt)
-        except mlx_bridge.UnavailableError as reason:
-            pytest.skip(str(reason))
-
-    return start
-
-
 @pytest.mark.parametrize("memory", ["copied", "owned", "adopted"])
 def test_every_logit_is_the_one_that_mlx_whisper_makes_alone(
-    exact: Run, memory: str, adopting: Callable[[], None]
+    exact: Run, memory: str, request: pytest.FixtureRequest
 ) -> None:
     if kvb.runtime_info().kind != "simulator":
         pytest.skip("bits are promised by the simulator's arithmetic only")
     owned = kvb.mlx.owned_backings(exact.contract) if memory == "owned" else None
     if memory == "adopted":
-        adopting()
+        request.getfixturevalue("adopting")
     options: dict[str, Any] = {"mechanism": "raw"} if owned is None else {"mechanism": "external", "storage": owned}
     with kvb.Session(exact.model, exact.contract, **options) as session:
         rows = kvb.mlx.cross(session.predict(exact.inputs), copy=memory == "copied" or None, owned=owned)

@@ -3,9 +3,7 @@ it, and that nothing ever writes into it. On Metal MLX makes such arrays itself;
 
 from __future__ import annotations
 
-import gc
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +28,6 @@ def memory(bridge: Any) -> Any:
     made = bridge.Memory(BYTES)
     made.bytes()[:] = np.arange(BYTES) % 59  # finite halves
     return made
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    """Whatever dies in the test dies by its count of references: a cycle would live on."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def halves(memory: Any) -> np.ndarray:

@@ -134,7 +134,7 @@ class Session {
   static std::shared_ptr<Session> create(std::shared_ptr<Model> model, Contract contract, SessionOptions options);
   ~Session();
 
-  // Inputs are copied before the framework runs and are the caller's again on return. Throws Error(kContract) naming
+  // Inputs are copied, or read where they are lent, and the caller's again on return. Throws Error(kContract) naming
   // every input that does not fit, kInvalidArgument (live length, state, closed session), kBackingInUse (no free set),
   // kPrediction with the NSError verbatim, kIntegrity with every failed check (the set is then never used again, and
   // the session runs the control), kBackingIgnored (on_ignored kRaise), kAllocation.
