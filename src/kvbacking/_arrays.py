@@ -31,12 +31,12 @@ def as_array(value: AnyArray) -> np.ndarray:
     if isinstance(value, np.ndarray):
         return value
     kind = type(value).__name__
-    # An exporter is somebody else's code and may raise anything.
-    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
-        try:
+    # An exporter is somebody else's code and may raise anything, also from its attributes.
+    try:
+        if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
             return np.from_dlpack(value)
-        except Exception as error:
-            raise TypeError(f"{kind} exports no CPU memory: {error}") from error
+    except Exception as error:
+        raise TypeError(f"{kind} exports no CPU memory: {error}") from error
     try:
         view = memoryview(value)
     except TypeError:
@@ -60,10 +60,15 @@ def element_strided(value: AnyArray) -> np.ndarray:
 
 
 def prepare_inputs(
-    specs: Mapping[str, TensorSpec], inputs: Mapping[str, AnyArray], cast: bool, surfaces: Surfaces | None = None
+    specs: Mapping[str, TensorSpec],
+    inputs: Mapping[str, AnyArray],
+    cast: bool,
+    surfaces: Surfaces | None = None,
+    rearranged: set[str] | None = None,
 ) -> dict[str, np.ndarray]:
-    """The arrays to hand to the native side, which copies them. The caller's mapping and arrays are never changed.
-    Inputs that are surfaces are put into `surfaces`; None: they are refused like anything else that is no array.
+    """The arrays to hand to the native side, which copies them. The caller's mapping and arrays are never changed, and
+    each is looked up and asked for its memory once. Inputs that are surfaces are put into `surfaces`; None: they are
+    refused like anything else that is no array. Names of arrays that are copies already go into `rearranged`.
 
     Raises TypeError for what is no mapping, and one ContractError that names every name, shape and dtype that is wrong.
     """
@@ -83,7 +88,9 @@ def prepare_inputs(
             prepared[name] = value
         elif value is not _MISSING:
             if surfaces is None or not _prepare_surface(name, spec, value, surfaces, failures):
-                _prepare_unusual(name, spec, value, cast, prepared, failures)
+                copied = _prepare_unusual(name, spec, value, cast, prepared, failures)
+                if copied and rearranged is not None:
+                    rearranged.add(name)
         elif not spec.optional:
             failures.append(_failure(name, "name", spec.describe(), "missing"))
     if len(inputs) != len(prepared) + len(surfaces or ()):
@@ -102,7 +109,10 @@ def _prepare_surface(
     name: str, spec: TensorSpec, value: object, surfaces: Surfaces, failures: list[CheckFailure]
 ) -> bool:
     """Whether `value` is a surface; it is then noted, or what is wrong with it."""
-    native = getattr(value, "_native", None)
+    try:
+        native = getattr(value, "_native", None)
+    except Exception:  # somebody else's attribute of that name
+        return False
     if not isinstance(native, _native.OwnedSurface):
         return False
     if native.dtype != spec.dtype:
@@ -121,46 +131,52 @@ def _prepare_unusual(
     cast: bool,
     prepared: dict[str, np.ndarray],
     failures: list[CheckFailure],
-) -> None:
+) -> bool:
+    """Whether what it put into `prepared` is a copy."""
     try:
-        array = as_array(value)
+        array = given = as_array(value)
     except TypeError as error:
         failures.append(_failure(name, "type", "a buffer or DLPack array", str(error)))
-        return
+        return False
     if array.dtype != _NATIVE_DTYPES.get(spec.dtype):
         if not cast or spec.dtype is None or array.dtype.kind not in "fiub":
             actual = array.dtype.name if array.dtype.isnative else f"{array.dtype.name} of the other byte order"
             failures.append(_failure(name, "dtype", str(spec.dtype), actual))
-            return
+            return False
         array = array.astype(spec.dtype)
     if not spec.accepts_shape(array.shape):
         failures.append(_failure(name, "shape", spec.describe_shape(), str(list(array.shape))))
-        return
+        return False
     prepared[name] = element_strided(array)
+    return prepared[name] is not given
 
 
 def borrowed_names(
-    inputs: Mapping[str, AnyArray], surfaces: Surfaces, borrow: bool | str | Sequence[str], cast: bool
+    prepared: Mapping[str, np.ndarray],
+    surfaces: Surfaces,
+    rearranged: set[str],
+    borrow: bool | str | Sequence[str],
+    cast: bool,
 ) -> tuple[list[str], bool]:
-    """(inputs to lend, whether a refusal is an error), of inputs that were prepared. Raises TypeError and ValueError
+    """(inputs to lend, whether a refusal is an error), of what prepare_inputs gave. Raises TypeError and ValueError
     for a `borrow` that is none, ContractError for memory that would have had to be rearranged first."""
     if cast:
         raise ValueError("borrow and cast=True exclude each other: a converted array is a copy already")
     names: list[str]
     if isinstance(borrow, bool) or borrow == "auto":
-        names = [name for name in inputs if name not in surfaces]
+        names = list(prepared)
     elif isinstance(borrow, str) or not isinstance(borrow, Sequence) or not all(isinstance(n, str) for n in borrow):
         raise TypeError(f'borrow must be True, False, "auto" or a sequence of input names, got {borrow!r}')
-    elif unknown := sorted(set(borrow) - set(inputs)):
-        raise ValueError(f"borrow names {unknown}, the inputs given are {sorted(inputs)}")
+    elif unknown := sorted(set(borrow) - set(prepared) - set(surfaces)):
+        raise ValueError(f"borrow names {unknown}, the inputs given are {sorted({*prepared, *surfaces})}")
     else:
         names = [name for name in borrow if name not in surfaces]
     if borrow == "auto":
-        return names, False
+        return [name for name in names if name not in rearranged], False
     failures = [
         _failure(name, "borrow", "memory that can be passed without a copy", "an array that is not contiguous")
         for name in names
-        if not as_array(inputs[name]).flags.c_contiguous
+        if name in rearranged or not prepared[name].flags.c_contiguous
     ]
     if failures:
         raise ContractError(f"[inputs] cannot be lent: {'; '.join(map(str, failures))}", failures=failures)

@@ -16,7 +16,7 @@ from kvbacking import _native
 from kvbacking._integers import as_integer
 from kvbacking.contract import KVContract
 from kvbacking.errors import CheckFailure, ContractError
-from kvbacking.surface import Surface, page_aligned
+from kvbacking.surface import Surface, checked_shape, page_aligned
 
 Memory = Literal["raw", "surface"]
 Storage = np.ndarray | Surface
@@ -90,17 +90,21 @@ class GrowableCache:
 
     def binding(self, make: Callable[[Mapping[str, Storage]], Any]) -> Any:
         """What `make(storage)` gave in this generation (a session over this memory, say): made at the first call, let
-        go of by grow()."""
+        go of by grow(). Raises RuntimeError when `make` grew the cache: what it gave is stale."""
         if self._binding is None:
-            self._binding = (make(self.storage),)
+            generation = self._generation
+            made = make(self.storage)
+            if self._generation != generation:
+                raise RuntimeError("[GrowableCache.binding] the cache grew while its binding was made")
+            self._binding = (made,)
         return self._binding[0]
 
     def grow(self, capacity: int) -> int:
         """Moves to memory of `capacity` rows (fewer than now is allowed down to `live`) and returns the bytes copied:
         the live rows of each head and no more; the other rows are zero. Either everything moves or, on an error,
-        nothing. Raises ValueError below the live length, ContractError naming every output that no surface of that
-        capacity can hold, BackingInUseError while a prediction uses a surface, AllocationError, MemoryError; the same
-        capacity does nothing."""
+        nothing. Raises ValueError below the live length and from 2**40 on, ContractError naming every output that no
+        surface of that capacity can hold, BackingInUseError while a prediction uses a surface, AllocationError,
+        MemoryError; the same capacity does nothing."""
         capacity = as_integer("capacity", capacity)
         if capacity < max(self._live, 1):
             raise ValueError(f"[GrowableCache.grow] {capacity} rows cannot hold the {self._live} live ones")
@@ -111,6 +115,8 @@ class GrowableCache:
             name: ((*old.shape[:axis], capacity, *old.shape[axis + 1 :]), np.dtype(old.dtype).name)
             for name, old in self._storage.items()
         }
+        for shape, _ in specs.values():
+            checked_shape(shape)
         self._require_room(specs)
         moved: dict[str, Storage] = {}
         copied = 0

@@ -259,8 +259,12 @@ class Session:
             if not -(1 << 63) <= live < 1 << 63:
                 raise ValueError(f"live must be 0 to the length of axis {self.contract.axis}, got {live}")
         surfaces: Surfaces = {}
-        prepared = prepare_inputs(self.model.inputs, inputs, cast, surfaces)
-        names, required = ([], True) if borrow is False else borrowed_names(inputs, surfaces, borrow, cast)
+        rearranged: set[str] = set()
+        prepared = prepare_inputs(self.model.inputs, inputs, cast, surfaces, rearranged)
+        names: list[str] = []
+        required = True
+        if borrow is not False:
+            names, required = borrowed_names(prepared, surfaces, rearranged, borrow, cast)
         native = self._native.predict(
             {**prepared, **surfaces},
             live=live,
@@ -325,6 +329,8 @@ def _storage_sets(
     storage: object, contract: KVContract, depth: int | None
 ) -> Sequence[Mapping[str, AnyArray | Surface]]:
     exports = getattr(storage, "exports", None)
+    if callable(exports) and not callable(getattr(storage, "lent_to", None)):
+        raise TypeError(f"storage of type {type(storage).__name__} has exports() and no lent_to()")
     sets = exports() if callable(exports) else storage
     if isinstance(sets, (str, bytes)) or not isinstance(sets, Sequence):
         raise TypeError(f"storage must be a sequence of mappings or lend them, got {type(storage).__name__}")

@@ -33,7 +33,10 @@ class Surface:
     def __init__(self, shape: Sequence[int], dtype: str = "float16") -> None:
         """Zeroed. Raises ContractError with the reason when this system allows no such surface, AllocationError,
         TypeError and ValueError for what is no shape or dtype."""
-        self.shape, self.dtype = checked_shape(shape), np.dtype(dtype).name
+        kind = np.dtype(dtype)
+        if not kind.isnative:
+            raise ValueError(f"dtype must have this machine's byte order, got {kind}")
+        self.shape, self.dtype = checked_shape(shape), kind.name
         self._native = _native.OwnedSurface.create(self.dtype, self.shape)
 
     @classmethod
@@ -84,7 +87,7 @@ def checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
         raise TypeError(f"shape must be a sequence of integers, got {type(shape).__name__}")
     sizes = tuple(as_integer("a size of shape", size) for size in shape)
     if any(not 0 <= size < 1 << 40 for size in sizes):
-        raise ValueError(f"shape must hold sizes from 0, got {list(sizes)}")
+        raise ValueError(f"shape must hold sizes from 0, below 2**40, got {list(sizes)}")
     return sizes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -100,3 +101,74 @@ def test_a_growable_cache_is_such_memory(
     after = settled()
     assert after["surface"] == before["surface"] + (len(contract.outputs) if memory == "surface" else 0)
     assert {**after, "surface": 0} == {**before, "surface": 0}
+
+
+@pytest.mark.parametrize("memory", ["raw", "surface"])
+@pytest.mark.parametrize("verify", ["off", "scan"])
+@pytest.mark.parametrize("held", ["prediction", "view"])
+def test_another_session_over_the_same_memory_never_writes_what_is_still_seen(
+    model: kvb.Model, contract: kvb.KVContract, inputs: Any, other_inputs: Any, memory: Any, verify: Any, held: str
+) -> None:
+    storage = [kvb.GrowableCache(contract, memory=memory).storage]
+    with (
+        kvb.Session(model, contract, mechanism="external", storage=storage, verify=verify) as first,
+        kvb.Session(model, contract, mechanism="external", storage=storage, verify=verify) as second,
+    ):
+        prediction = first.predict(inputs)
+        if prediction.path != "backing":
+            pytest.skip("this framework ignores the backing")
+        view = prediction["cross_v"]
+        before = view.copy()
+        if held == "view":
+            del prediction
+        else:
+            del view
+        with pytest.raises(kvb.BackingInUseError, match="cross_"):
+            second.predict(other_inputs)
+        np.testing.assert_array_equal(view if held == "view" else prediction["cross_v"], before)
+        if held == "view":
+            del view
+        else:
+            del prediction
+        assert second.predict(other_inputs).path == "backing"
+        assert second.stats.quarantined == 0
+
+
+def test_sessions_that_write_the_same_memory_at_once_keep_out_of_each_other_s_way(
+    model: kvb.Model, contract: kvb.KVContract, inputs: Any, other_inputs: Any
+) -> None:
+    storage = [owned_set(contract)]
+    given = {"first": inputs, "second": other_inputs}
+    wanted = {name: model.predict(one) for name, one in given.items()}
+    failures: list[str] = []
+    barrier = threading.Barrier(2)
+
+    def work(name: str) -> None:
+        with kvb.Session(model, contract, mechanism="external", storage=storage, verify="layout") as session:
+            barrier.wait()
+            for _ in range(50):
+                try:
+                    prediction = session.predict(given[name])
+                except kvb.BackingInUseError:
+                    continue
+                except BaseException as error:
+                    failures.append(f"{name}: {error!r}")
+                    return
+                if any(not np.array_equal(prediction[n], wanted[name][n]) for n in contract.outputs):
+                    failures.append(f"{name}: another prediction's bytes")
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in given]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_a_lender_that_cannot_be_told_is_refused(model: kvb.Model, contract: kvb.KVContract) -> None:
+    class Lender:
+        def exports(self) -> list[dict[str, np.ndarray]]:
+            raise AssertionError("asked for memory")
+
+    with pytest.raises(TypeError, match="lent_to"):
+        kvb.Session(model, contract, mechanism="external", storage=Lender())  # type: ignore[arg-type]

@@ -279,3 +279,22 @@ def test_a_certificate_nested_without_end_is_refused(tmp_path: Path) -> None:
     file.write_text("[" * 200_000)
     with pytest.raises(kvb.CertificateError):
         Certificate.load(file)
+
+
+class Hostile:
+    """Raises from every attribute that it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+def test_an_object_that_raises_when_looked_at_is_named_as_the_input_it_is(
+    open_session: Callable[..., kvb.Session], inputs: dict[str, np.ndarray]
+) -> None:
+    session = open_session("raw")
+    for borrow in (False, True, "auto"):
+        with pytest.raises(kvb.ContractError, match=r"features: type: expected a buffer"):
+            session.predict({"features": Hostile()}, borrow=borrow)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Hostile"):
+        kvb.scan(Hostile())
+    assert session.predict(inputs).path == "backing"

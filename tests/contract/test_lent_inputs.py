@@ -318,3 +318,44 @@ def test_surfaces_are_counted_and_go_with_their_last_user(
     np.testing.assert_array_equal(view, inputs["features"])
     del view
     assert settled(before) == before
+
+
+class Once:
+    """Gives its memory away a single time, as a DLPack capsule is consumed."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array: np.ndarray | None = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        array, self.array = self.array, None
+        if array is None:
+            raise BufferError("consumed")
+        return array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+@pytest.mark.parametrize("borrow", [True, "auto", ("features",)])
+def test_an_exporter_is_asked_for_its_memory_once(open_session: Opener, inputs: Any, borrow: Any) -> None:
+    given = Once(aligned(inputs["features"]))
+    assert open_session("raw").predict({"features": given}, borrow=borrow).inputs["features"].path == "memory"
+    assert given.array is None
+
+
+def test_a_copy_made_on_the_way_is_never_called_lent(
+    open_session: Opener, inputs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(np, "ascontiguousarray", aligned)  # where a copy might lie by chance
+    fields = np.zeros(inputs["features"].shape, np.dtype([("value", "<f2"), ("other", "u1")]))
+    fields["value"] = inputs["features"]
+    session = open_session("raw")
+    report = session.predict({"features": fields["value"]}, borrow="auto").inputs["features"]
+    assert (report.path, report.bytes_copied) == ("copied", inputs["features"].nbytes)
+    with pytest.raises(kvb.ContractError, match="not contiguous"):
+        session.predict({"features": fields["value"]}, borrow=True)
+
+
+def test_a_surface_has_this_machine_s_byte_order() -> None:
+    with pytest.raises(ValueError, match="byte order"):
+        kvb.Surface((2, 3), np.dtype(np.float16).newbyteorder())  # type: ignore[arg-type]

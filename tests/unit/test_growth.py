@@ -200,3 +200,22 @@ def test_a_contract_is_needed_and_one_capacity() -> None:
     shapes = {"k": (1, 2, 8, 4), "v": (1, 2, 9, 4)}
     with pytest.raises(ValueError, match="capacity"):
         kvb.GrowableCache(kvb.KVContract(("k", "v"), shapes, "float16", 1, 2))
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("capacity", [1 << 40, 1 << 62, 1 << 70])
+def test_capacities_beyond_counting_are_value_errors_and_move_nothing(memory: Any, capacity: int) -> None:
+    cache, rows = filled(memory, 8, 5)
+    with pytest.raises(ValueError, match=r"below 2\*\*40"):
+        cache.grow(capacity)
+    assert (cache.capacity, cache.generation, cache.live) == (8, 0, 5)
+    for name, array in cache.arrays.items():
+        np.testing.assert_array_equal(array[:, :, :5], rows[name])
+
+
+def test_a_binding_that_grows_the_cache_is_not_kept() -> None:
+    cache = cache_of("raw", 8)
+    with pytest.raises(RuntimeError, match="grew while its binding was made"):
+        cache.binding(lambda storage: cache.grow(16))
+    assert cache.generation == 1
+    assert cache.binding(lambda storage: storage[NAMES[0]].shape[2]) == 16

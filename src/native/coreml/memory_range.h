@@ -22,6 +22,9 @@ struct MemoryRange {
 };
 using MemoryRanges = std::vector<MemoryRange>;
 
+// Before a prediction writes memory that others may propose, too: keeps it to that prediction until the result dies.
+// Throws Error(kBackingInUse) while an earlier prediction still shows it or another one is about to write it.
+std::shared_ptr<void> claim_memory(MemoryRanges ranges);
 std::shared_ptr<void> register_viewed_memory(MemoryRanges ranges);  // until the result dies
 // Every range registered and still alive. Copies: a reference kept beyond the call would show another thread memory as
 // viewed that was let go of meanwhile, and is that thread's own by now.

@@ -80,6 +80,7 @@ class SessionCall {
     const std::uint64_t sequence = session_.sequence.fetch_add(1, std::memory_order_relaxed);
     refuse_lent_backings(inputs);
     const auto surfaces = taken_.set->use_surfaces();
+    const auto claim = claim_external_memory();
     {
       const StageSignpost signpost(Stage::kPrepare);
       taken_.set->prepare({scans_, options_.fill_byte, sequence * kSeedStep});
@@ -116,6 +117,17 @@ class SessionCall {
     }
     if (failures_.empty()) return;
     throw failures_error(ErrorCode::kContract, "[session.predict] a lent input cannot be used", std::move(failures_));
+  }
+
+  // Sets of this session are leased; other sessions may have been given the same memory.
+  std::shared_ptr<void> claim_external_memory() const {
+    if (plan_.options.mechanism != Mechanism::kExternal) return nullptr;
+    MemoryRanges ranges;
+    for (std::size_t i = 0; i < taken_.set->backings().size(); ++i) {
+      ranges.push_back(taken_.set->backings()[i].range());
+      ranges.back().name = plan_.outputs[i].name;
+    }
+    return claim_memory(std::move(ranges));
   }
 
   // What is wrong with a lent input is the caller's doing: it says nothing against the backings.

@@ -10,6 +10,8 @@
 namespace coremlsim::mil {
 namespace {
 
+constexpr std::int64_t kMostPlaces = 1 << 16;  // in a block: each is a plan of its own
+
 struct Blocks {
   std::int64_t height = 1, width = 1;                     // of a block
   std::int64_t top = 0, bottom = 0, left = 0, right = 0;  // padding or crops
@@ -20,6 +22,10 @@ Blocks blocks_of(Call& c, const Info& x, std::string_view margins) {
   if (x.rank() != 4 || block.size() != 2 || edge.size() != 4) c.fail("needs rank 4 and two spatial dimensions");
   if (std::min(block[0], block[1]) < 1 || *std::min_element(edge.begin(), edge.end()) < 0) {
     c.fail("block_shape must be positive and " + std::string(margins) + " not negative");
+  }
+  if (block[0] > kMostPlaces / block[1]) {
+    c.fail("a block of " + std::to_string(block[0]) + " x " + std::to_string(block[1]) + " has more than " +
+           std::to_string(kMostPlaces) + " places");
   }
   return {block[0], block[1], edge[0], edge[1], edge[2], edge[3]};
 }

@@ -89,6 +89,13 @@ Scale scale_of(Call& c) {
   return Scale::kZeroToOne;
 }
 
+// Bounded like resize's, so that products stay far below 64 bits also where there is no image at all.
+std::int64_t output_size(Call& c, std::string_view name, std::optional<std::int64_t> fallback = {}) {
+  const std::int64_t size = c.integer(name, fallback);
+  if (size < 1 || size > 1000000) c.fail(std::string(name) + " of " + std::to_string(size));
+  return size;
+}
+
 bool is_nearest(Call& c) {
   const std::string mode = c.text("sampling_mode", "bilinear");
   if (mode != "bilinear" && mode != "nearest") c.fail("unknown sampling_mode '" + mode + "'");
@@ -141,8 +148,7 @@ void affine(Call& c) {
       matrix.storage != Storage::kFloat) {
     c.fail("transform_matrix " + describe(matrix.shape) + " does not fit x " + describe(x.shape));
   }
-  const std::int64_t height = c.integer("output_height"), width = c.integer("output_width");
-  if (height < 1 || width < 1) c.fail("an output of " + std::to_string(height) + " x " + std::to_string(width));
+  const std::int64_t height = output_size(c, "output_height"), width = output_size(c, "output_width");
   const std::int64_t channels = x.shape[1], planes = x.shape[0] * channels;
   const bool shared = matrix.shape[0] == 1;
   const Slot in = x.slot, by = matrix.slot, out = c.out({x.shape[0], channels, height, width});
@@ -218,8 +224,7 @@ void crop_resize(Call& c) {
   if (indices && (indices->shape != Shape{n} || indices->storage != Storage::kInt)) {
     c.fail("box_indices " + describe(indices->shape) + " for " + std::to_string(n) + " boxes");
   }
-  const std::int64_t height = c.integer("target_height", 1), width = c.integer("target_width", 1);
-  if (height < 1 || width < 1) c.fail("a target of " + std::to_string(height) + " x " + std::to_string(width));
+  const std::int64_t height = output_size(c, "target_height", 1), width = output_size(c, "target_width", 1);
   const bool normalized = c.flag("normalized_coordinates", false);
   const auto scale = static_cast<double>(c.number("spatial_scale", 1.0F));
   const float outside = c.number("pad_value", 0.0F);
