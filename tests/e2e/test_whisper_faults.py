@@ -59,9 +59,9 @@ def sound() -> np.ndarray:
     return (0.5 * np.sin(2e-5 * np.arange(int(2.2 * WINDOW)) ** 2)).astype(np.float32)
 
 
-def in_the_second_window(fault: str) -> Any:
+def strikes(window: int, fault: str) -> Any:
     times = TIMES.get(fault, 1)
-    return simulator.faults(after=2 - times, times=times, **{fault: True})
+    return simulator.faults(after=window + 1 - times, times=times, **{fault: True})
 
 
 @pytest.mark.filterwarnings("ignore::kvbacking.BackingIgnoredWarning")
@@ -73,7 +73,7 @@ def test_no_fault_becomes_wrong_text(
 ) -> None:
     with (
         Transcriber(*prepared, mechanism=mechanism, on_fault=on_fault) as transcriber,
-        in_the_second_window(fault) as injected,
+        strikes(1, fault) as injected,
     ):
         try:
             said = [window.tokens for window in transcriber.transcribe(sound()).windows]
@@ -83,25 +83,28 @@ def test_no_fault_becomes_wrong_text(
     assert said in (None, control)
 
 
-@pytest.mark.parametrize("fault", ["nan", "dirty_tail", "all_zero", "stale", "overrun", "stale_previous"])
+FOUND = ("nan", "dirty_tail", "all_zero", "stale", "overrun", "stale_previous")
+
+
+@pytest.mark.parametrize(("fault", "struck"), [(f, i) for f in FOUND for i in range(TIMES.get(f, 1) - 1, 3)])
 def test_a_failed_check_names_itself_and_the_control_takes_over(
-    prepared: tuple[Path, Path], control: list[tuple[int, ...]], fault: str
+    prepared: tuple[Path, Path], control: list[tuple[int, ...]], fault: str, struck: int
 ) -> None:
-    with Transcriber(*prepared, mechanism="raw") as transcriber, in_the_second_window(fault):
+    with Transcriber(*prepared, mechanism="raw") as transcriber, strikes(struck, fault):
         with pytest.raises(kvb.IntegrityError) as error:
             transcriber.transcribe(sound())
         assert error.value.failures
     with (
         Transcriber(*prepared, mechanism="raw", on_fault="control") as transcriber,
-        in_the_second_window(fault) as injected,
+        strikes(struck, fault) as injected,
     ):
         result = transcriber.transcribe(sound())
         assert injected.fired[fault] > 0
         again = transcriber.transcribe(sound())
     assert [window.tokens for window in result.windows] == control
-    assert [window.fault is not None for window in result.windows] == [False, True, False]
-    assert result.windows[1].path == "framework"
-    assert "IntegrityError" in str(result.windows[1].fault)
+    assert [window.fault is not None for window in result.windows] == [window == struck for window in range(3)]
+    assert result.windows[struck].path == "framework"
+    assert "IntegrityError" in str(result.windows[struck].fault)
     # The set is quarantined: the session goes on with the control and says why.
     assert {window.path for window in again.windows} == {"framework"}
     assert again.degraded_reason

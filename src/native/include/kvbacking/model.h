@@ -1,6 +1,6 @@
 // A loaded Core ML model: compile into a cache, load, describe. No framework type shows.
 // Threads: load and the accessors from any thread, without the GIL; predictions on one Model are serialised by
-// its own mutex (predict.h, session.h take it).
+// its own mutex (session.h takes it).
 // Ownership: shared_ptr; sessions and predictions keep their model alive, never the other way round.
 #pragma once
 
