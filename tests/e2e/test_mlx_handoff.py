@@ -376,3 +376,48 @@ def test_outputs_can_be_named(setup: Setup) -> None:
         kvb.mlx.handoff(prediction, swapped, contract, keys=names["value"], values=names["key"])
         assert same_steps(got, native_caches(prediction, contract, caches.KVCache))
         assert not same_steps(swapped, native_caches(prediction, contract, caches.KVCache))
+
+
+WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "copy": ({"copy": "yes"}, TypeError, "copy must be"),
+    "copy as a number": ({"copy": 2}, TypeError, "copy must be"),
+    "dtype by name": ({"dtype": "float32"}, TypeError, "dtype must be"),
+    "dtype of integers": ({"dtype": mx.int8}, TypeError, "dtype must be"),
+    "keys without an order": ({"keys": {"key_cache_0"}, "values": ["value_cache_0"]}, TypeError, "sequences of names"),
+    "one name": ({"keys": "key_cache_0", "values": "value_cache_0"}, TypeError, "sequences of names"),
+    "keys twice": (
+        {"keys": ["key_cache_0"] * LAYERS, "values": [f"value_cache_{i}" for i in range(LAYERS)]},
+        kvb.ContractError,
+        "key_cache_0 named for more than one",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_nonsense_is_refused_before_the_prediction_is_given_up(per_layer: Setup, wrong: str) -> None:
+    model, contract, inputs = per_layer
+    options, error, text = WRONG[wrong]
+    owned = kvb.mlx.owned_backings(contract)
+    with session_over(owned, model, contract) as session:
+        prediction = session.predict(inputs, live=LIVE)
+        filled = [caches.KVCache() for _ in range(LAYERS)]
+        with pytest.raises(error, match=text):
+            kvb.mlx.handoff(prediction, filled, contract, owned=owned, **options)
+        assert (prediction.released, owned.taken, session.closed) == (False, False, False)
+        assert all(cache.keys is None for cache in filled)
+        assert kvb.mlx.handoff(prediction, filled, contract, owned=owned).layers[0].method == "owned"
+
+
+def test_what_is_no_prediction_contract_or_owner_is_named(per_layer: Setup) -> None:
+    model, contract, inputs = per_layer
+    with kvb.Session(model, contract, mechanism="raw") as session:
+        prediction: Any = session.predict(inputs, live=LIVE)
+        filled = [caches.KVCache() for _ in range(LAYERS)]
+        for given, text in (
+            ((None, contract, None), "prediction must be"),
+            ((dict(prediction), contract, None), "prediction must be"),
+            ((prediction, None, None), "contract must be"),
+            ((prediction, contract, object()), "owned must be"),
+        ):
+            with pytest.raises(TypeError, match=text):
+                kvb.mlx.handoff(given[0], filled, given[1], owned=given[2])  # type: ignore[arg-type]

@@ -107,9 +107,11 @@ def handoff(
 
     On return nothing of a copy is pending: the prediction may be released and its set written again. Adopted arrays
     keep the set busy. Raises ContractError when outputs, layers, shapes or dtypes do not fit, before any cache is
-    touched; TypeError for an unknown cache class; BackingInUseError for a released prediction; AdoptionRefusedError.
+    touched; TypeError for an unknown cache class and arguments of another kind; BackingInUseError for a released
+    prediction; AdoptionRefusedError.
     """
     mx = core()
+    _check_kinds(prediction, contract, copy, dtype, owned)
     pairs, per_layer = layers_of(contract, keys, values)
     scaled_by = scales_of(contract, pairs, scales)
     recurrent = [type(cache).__name__ == "ArraysCache" for cache in caches]
@@ -235,6 +237,20 @@ class _Layer:
         if scales:
             second = (second.astype(scales[0].dtype) * scales[0]).astype(dtype or first.dtype)
         fill(self.cache, first, second, live, dtype, model_dtype=model_dtype)
+
+
+def _check_kinds(prediction: object, contract: object, copy: object, dtype: Any, owned: object) -> None:
+    """Before anything is released or taken, which cannot be undone."""
+    for name, value, kind in (("prediction", prediction, Prediction), ("contract", contract, KVContract)):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be a {kind.__name__}, got {type(value).__name__}")
+    if copy is not None and not isinstance(copy, bool):
+        raise TypeError(f"copy must be True, False or None, got {copy!r}")
+    if owned is not None and not isinstance(owned, OwnedBackings):
+        raise TypeError(f"owned must be OwnedBackings or None, got {type(owned).__name__}")
+    mx = core()
+    if dtype is not None and not (isinstance(dtype, mx.Dtype) and mx.issubdtype(dtype, mx.floating)):
+        raise TypeError(f"dtype must be a floating point dtype of mlx or None, got {dtype!r}")
 
 
 def _check_owned(layers: Sequence[_Layer], contract: KVContract, owned: OwnedBackings) -> None:

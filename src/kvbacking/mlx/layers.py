@@ -24,11 +24,17 @@ def layers_of(
         k_names = _named(contract.outputs, KEY_WORDS, SCALE_WORDS, "keys")
         v_names = _named(contract.outputs, VALUE_WORDS, SCALE_WORDS, "values")
     else:
+        for given in (keys, values):
+            if isinstance(given, str) or not isinstance(given, Sequence):
+                raise TypeError(f"keys and values must be sequences of names, got {type(given).__name__}")
         k_names, v_names = list(keys), list(values)
     if len(k_names) != len(v_names) or not k_names:
         raise ContractError(f"[mlx.handoff] {len(k_names)} outputs of keys, {len(v_names)} of values")
     for name in (*k_names, *v_names):
         _check_rows(contract, name)
+    for names in (k_names, v_names):
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ContractError(f"[mlx.handoff] {', '.join(twice)} named for more than one layer")
     for k, v in zip(k_names, v_names, strict=True):
         if contract.shapes[k][:3] != contract.shapes[v][:3]:
             raise ContractError(f"[mlx.handoff] {k} {contract.shapes[k]} and {v} {contract.shapes[v]} do not fit")
