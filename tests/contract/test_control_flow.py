@@ -66,7 +66,7 @@ def test_a_loop_without_end_is_an_error(tmp_path: Path) -> None:
         )
 
     model = kvb.Model.load(write(tmp_path / "forever.mlpackage", forever, (2,)))
-    with pytest.raises(kvb.PredictionError, match=r"\(while_loop\): more than 100000 turns of loops"):
+    with pytest.raises(kvb.PredictionError, match=r"\(while_loop\): more than 20000 turns of loops"):
         model.predict({"x": np.zeros(2, np.float32)})
     (done,) = model.predict({"x": np.full(2, 3, np.float32)}).values()
     np.testing.assert_array_equal(done, [3, 3])

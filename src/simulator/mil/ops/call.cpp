@@ -231,7 +231,7 @@ std::vector<BlockResult> Call::run_block(std::size_t block, const std::vector<Bl
 }
 
 void Call::count_turn() {
-  constexpr std::int64_t kMaxTurns = 100000;  // a loop that never ends must not hang its caller for good
+  constexpr std::int64_t kMaxTurns = 20000;  // a loop that never ends must not hang its caller for good
   if (++*planner_.turns_ > kMaxTurns) fail("more than " + std::to_string(kMaxTurns) + " turns of loops in one run");
 }
 
