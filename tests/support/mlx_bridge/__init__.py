@@ -50,7 +50,7 @@ def build() -> Path:
             if cmake is None:
                 raise UnavailableError("the MLX bridge cannot be built: no cmake")
             toolchain = f"-DCMAKE_TOOLCHAIN_FILE={ROOT / 'cmake' / 'toolchain-linux.cmake'}"
-            _run(cmake, "-S", str(SOURCES), "-B", str(folder), "-DCMAKE_BUILD_TYPE=Release", toolchain,
+            _run(cmake, "--fresh", "-S", str(SOURCES), "-B", str(folder), "-DCMAKE_BUILD_TYPE=Release", toolchain,
                  f"-DPython_EXECUTABLE={sys.executable}")  # fmt: skip
             _run(cmake, "--build", str(folder))
             found = sorted(folder.glob("_mlx_bridge.*.so"))
