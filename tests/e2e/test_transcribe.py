@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import subprocess
 import sys
 import wave
@@ -179,6 +180,7 @@ def test_wrong_arguments_are_refused(cache_dir: Path) -> None:
 
 def command(*arguments: str, cache: Path) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": "/usr/bin:/bin", "KVBACKING_CACHE_DIR": str(cache)}
+    environment |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}  # a build not installed
     return subprocess.run(
         [sys.executable, "-m", "kvbacking", "transcribe", *arguments], capture_output=True, text=True, env=environment
     )
