@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <thread>
@@ -36,6 +37,17 @@ TEST_CASE("the payload is page-aligned, writable and never a canary") {
     allocation->arm_canaries(12);
     for (std::size_t i = 0; i < byte_count; ++i) {
       if (allocation->payload()[i] != std::byte{0x5A}) FAIL("arming wrote into the payload at " << i);
+    }
+  }
+}
+
+TEST_CASE("a payload starts as zeros, whatever the heap held there before") {
+  for (const auto origin : {Allocation::Origin::kHeap, Allocation::Origin::kSystem}) {
+    for (int round = 0; round < 4; ++round) {
+      const auto allocation = Allocation::create(3 * 4096 + 5, origin);
+      std::byte* const bytes = allocation->payload();
+      CHECK(std::all_of(bytes, bytes + allocation->byte_count(), [](std::byte byte) { return byte == std::byte{}; }));
+      std::memset(bytes, 0xA5, allocation->byte_count());
     }
   }
 }

@@ -119,6 +119,7 @@ std::shared_ptr<Allocation> Allocation::create(std::size_t byte_count, Origin or
     const int status = posix_memalign(&base, page, page + payload_pages + page);
     if (status != 0) throw_allocation_error(byte_count, std::strerror(status));
     allocation->base_ = static_cast<std::byte*>(base);
+    std::memset(allocation->base_ + page, 0, payload_pages);
   }
   allocation->payload_ = allocation->base_ + page;
   allocation->byte_count_ = byte_count;

@@ -23,7 +23,7 @@ class Allocation {
   // kHeap: fast to make again, and what dies may stay with the process. kSystem: goes back to the system at once, for
   // memory that is made in bursts.
   enum class Origin { kHeap, kSystem };
-  // Payload of `byte_count` bytes, base and size rounded to granularity(). Contents are undefined.
+  // Payload of `byte_count` bytes, base and size rounded to granularity(), zeros: nothing this process wrote before.
   // Throws Error(kAllocation) naming the bytes asked for.
   static std::shared_ptr<Allocation> create(std::size_t byte_count, Origin origin = Origin::kHeap);
   ~Allocation();
