@@ -222,7 +222,7 @@ def test_a_surface_of_another_shape_or_dtype_is_refused(open_session: Opener, mo
     [
         ((2, 3), "float32", kvb.ContractError, "float16 or int8"),
         ((0, 3), "float16", kvb.ContractError, "empty"),
-        ((1 << 20, 3), "float16", kvb.ContractError, "height"),
+        ((1 << 20, 3), "float16", kvb.ContractError, "'surface' surface_limits: .*height"),
         ((2, -3), "float16", ValueError, "sizes"),
         ((2, 3.5), "float16", TypeError, "size"),
         ("23", "float16", TypeError, "sequence"),

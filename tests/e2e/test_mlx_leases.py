@@ -366,6 +366,10 @@ def test_cross_says_what_does_not_fit(whisper: Setup) -> None:
         kvb.mlx.cross({"cross_k": k, "cross_v": k})
     with pytest.raises(KeyError, match="cross_v"):
         kvb.mlx.cross({"cross_k": k}, 4)
+    with pytest.raises(TypeError, match=r"cross_k.*list"):
+        kvb.mlx.cross({"cross_k": k.tolist(), "cross_v": k}, 4)
+    with pytest.raises(kvb.ContractError, match=r"cross_k.*layers"):
+        kvb.mlx.cross({"cross_k": k[:0], "cross_v": k[:0]}, 4)
     model, contract, inputs = whisper
     owned, other = kvb.mlx.owned_backings(contract), kvb.mlx.owned_backings(contract)
     with kvb.Session(model, contract, mechanism="external", storage=owned) as session:

@@ -64,7 +64,9 @@ def cross(
     names = keys, values
     views = [outputs[name] for name in names]
     for name, view in zip(names, views, strict=True):
-        if view.ndim != 3 or view.shape[0] != views[0].shape[0]:
+        if not isinstance(view, np.ndarray):
+            raise TypeError(f"[mlx.cross] {name} must be a NumPy array, got {type(view).__name__}")
+        if view.ndim != 3 or view.shape[0] < 1 or view.shape[0] != views[0].shape[0]:
             raise ContractError(
                 f"[mlx.cross] {name}: expected [layers, rows, width] with as many layers as {keys}, got "
                 f"{list(view.shape)}"

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kvbacking.errors import CheckFailure, IntegrityError
 from kvbacking.mlx.cross import CrossRows, cross
 from kvbacking.whisper.checkpoint import Checkpoint
 from kvbacking.whisper.extra import optional_module
@@ -92,7 +93,8 @@ class Decoder:
         return max(self._rules.languages, key=lambda name: float(row[self._rules.languages[name]]))
 
     def decode(self, cache: CrossCache, language: str, *, max_tokens: int | None = None) -> Decoded:
-        """Greedy tokens until the end token, at most `max_tokens` (half the decoder's positions by default)."""
+        """Greedy tokens until the end token, at most `max_tokens` (half the decoder's positions by default). Raises
+        IntegrityError when a probability is not finite."""
         mx = self._mx
         prompt = self._rules.prompt(language)
         limit = self._positions // 2 if max_tokens is None else min(max_tokens, self._positions - len(prompt))
@@ -108,8 +110,11 @@ class Decoder:
             token = int(mx.argmax(row))
             total += float(row[token] - mx.logsumexp(row))
             if not math.isfinite(total):
-                raise FloatingPointError(
-                    "the decoder's logits are not finite: the cross K/V or the weights are damaged"
+                failure = CheckFailure("logits", "finite", "finite log-probabilities", str(total))
+                raise IntegrityError(
+                    f"[decode] {failure}: the cross K/V or the decoder's weights are damaged; predict with "
+                    'verify="scan" or compare the checkpoint',
+                    failures=[failure],
                 )
             if token == self._rules.end or len(tokens) == limit:
                 break

@@ -48,7 +48,7 @@ std::shared_ptr<OwnedSurface> OwnedSurface::create(DType dtype, const std::vecto
     const SurfaceSpec spec{dtype, shape};
     if (auto reason = surface_refusal(spec)) {
       throw failures_error(ErrorCode::kContract, "[surface.create] no such surface",
-                           {{"", "surface_limits", "an array that fits a surface", *reason}});
+                           {{"surface", "surface_limits", "an array that fits a surface", *reason}});
     }
     auto impl = std::make_unique<Impl>();
     impl->surface = Surface::create(spec);
