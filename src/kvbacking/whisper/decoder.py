@@ -110,7 +110,9 @@ class Decoder:
             token = int(mx.argmax(row))
             total += float(row[token] - mx.logsumexp(row))
             if not math.isfinite(total):
-                failure = CheckFailure("logits", "finite", "finite log-probabilities", str(total))
+                failure = CheckFailure(
+                    output="logits", check="finite", expected="finite log-probabilities", actual=str(total)
+                )
                 raise IntegrityError(
                     f"[decode] {failure}: the cross K/V or the decoder's weights are damaged; predict with "
                     'verify="scan" or compare the checkpoint',
