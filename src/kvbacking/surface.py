@@ -15,9 +15,7 @@ from kvbacking._arrays import AnyArray, as_array, element_strided
 from kvbacking._integers import as_integer
 
 ALIGNMENT = _native.Allocation.granularity()  # max(page size, 16384)
-HUGE_FROM = (
-    4 << 20
-)  # bytes, as NumPy has it: touching 32 MiB for the first time took 36 ms in small pages and 8 in huge
+HUGE_FROM = 4 << 20  # bytes, as NumPy has it
 
 
 class Surface:

@@ -145,9 +145,18 @@ void hide_api(const std::string& newest_version) {
 
 }  // namespace coremlsim
 
+// A plain message needs this library's selectors, which are registered when it is loaded: after Foundation, whose own
+// +load methods (GNUstep 1.31) ask for classes already.
+static const char* text_of(NSString* name) {
+  if (name == nil) return nullptr;
+  const SEL selector = sel_registerName("UTF8String");
+  const IMP implementation = class_getMethodImplementation(object_getClass(name), selector);
+  return reinterpret_cast<const char* (*)(id, SEL)>(reinterpret_cast<void*>(implementation))(name, selector);
+}
+
 // Stands before GNUstep's function of this name in every lookup, as this library is loaded before that one.
 Class NSClassFromString(NSString* name) {
-  const char* text = [name UTF8String];
+  const char* text = text_of(name);
   if (text != nullptr && std::strncmp(text, "ML", 2) == 0) {
     coremlsim::environment_error();  // the environment may hide what is asked for
   }
