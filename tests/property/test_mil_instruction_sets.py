@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("coremltools")
 
 from mil_cases import FAMILIES, OPSETS
-from mil_engine import mismatches, write_program
+from mil_engine import inputs_of, mismatches, write_program
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -23,6 +23,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("families")
     for family, cases in FAMILIES.items():
         write_program(cases, folder / f"{family}.mlpackage", OPSETS.get(family, "iOS17"))
+        np.savez(folder / f"{family}.inputs.npz", **inputs_of(cases))
     return folder
 
 

@@ -118,9 +118,12 @@ def expected(case: Case, opset: str) -> list[np.ndarray]:
     return found
 
 
+def inputs_of(cases: list[Case]) -> Arrays:
+    return {f"{case.name}_{name}": value for case in cases for name, value in case.inputs.items()}
+
+
 def run_cases(cases: list[Case], path: Path) -> Arrays:
-    inputs = {f"{case.name}_{name}": value for case in cases for name, value in case.inputs.items()}
-    return run(path, inputs)
+    return run(path, inputs_of(cases))
 
 
 def run(path: Path, inputs: Mapping[str, np.ndarray]) -> Arrays:
