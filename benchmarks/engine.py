@@ -142,7 +142,7 @@ def main() -> None:
                 package = folder / f"encoder{fused}.mlpackage"
                 encoder_package(sizes, weights, package, fused)
                 results.append(measure(what, package, folder, run, rounds, options.threads))
-                package = folder / "projection.mlpackage"
+        package = folder / "projection.mlpackage"
         weights = projection_package(width, rows, capacity, layers, package)
         features = random.standard_normal((1, rows, width), dtype=np.float32).astype(np.float16)
         write_input(folder, "features", features)
