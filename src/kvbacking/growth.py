@@ -46,10 +46,8 @@ class GrowableCache:
         self._capacity = capacities.pop()
         specs = {name: (contract.shapes[name], contract.dtypes[name]) for name in contract.outputs}
         self._require_room(specs)
-        self._storage: dict[str, Storage] = {name: _new(memory, *spec) for name, spec in specs.items()}
-        for storage in self._storage.values():
-            if isinstance(storage, Surface):
-                storage.map().fill(0)
+        zeroed = page_aligned if memory == "raw" else Surface
+        self._storage: dict[str, Storage] = {name: zeroed(*spec) for name, spec in specs.items()}
         self._live = 0
         self._generation = 0
         self._binding: tuple[Any] | None = None

@@ -44,10 +44,10 @@ Digest::Digest() noexcept : update_(HWY_DYNAMIC_DISPATCH(ChooseUpdate)()) {
   XXH3_128bits_reset(new (state_) XXH3_state_t);
 }
 
-std::array<std::uint8_t, 16> Digest::canonical() const noexcept {
+DigestBytes Digest::canonical() const noexcept {
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(reinterpret_cast<const XXH3_state_t*>(state_)));
-  std::array<std::uint8_t, 16> bytes{};
+  DigestBytes bytes{};
   static_assert(sizeof canonical.digest == sizeof bytes);
   std::memcpy(bytes.data(), canonical.digest, bytes.size());
   return bytes;

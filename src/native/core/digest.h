@@ -8,11 +8,13 @@
 
 namespace kvbacking {
 
+using DigestBytes = std::array<std::uint8_t, 16>;
+
 class Digest {
  public:
   Digest() noexcept;
   void update(const void* bytes, std::size_t byte_count) noexcept { update_(state_, bytes, byte_count); }
-  std::array<std::uint8_t, 16> canonical() const noexcept;  // the form xxhsum prints, big-endian
+  DigestBytes canonical() const noexcept;  // the form xxhsum prints, big-endian
 
  private:
   using Update = void (*)(void* state, const void* bytes, std::size_t byte_count) noexcept;

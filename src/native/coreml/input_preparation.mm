@@ -1,9 +1,6 @@
 // Inputs on their way to the framework: copied into buffers of ours, lent where they lie, or passed as surfaces.
 #import "coreml/inputs.h"
 
-#include <xxhash.h>
-
-#include <algorithm>
 #include <cstdio>
 
 #import "coreml/nserror.h"
@@ -42,29 +39,24 @@ MemoryRanges lent_ranges(const std::vector<InputArray>& inputs) {
 namespace {
 
 // Rows are dense: of lent memory, which is dense as a whole, and of surfaces.
-Digest digest_rows(const void* data, const Layout& layout) {
-  XXH3_state_t state;
-  XXH3_128bits_reset(&state);
+DigestBytes digest_rows(const void* data, const Layout& layout) {
+  Digest digest;
   const std::size_t size = element_size(layout.dtype);
   const std::size_t row = static_cast<std::size_t>(layout.row_length()) * size;
   if (layout.is_dense()) {
-    XXH3_128bits_update(&state, data, layout.byte_count());
+    digest.update(data, layout.byte_count());
   } else {
     const std::size_t rank = layout.shape.size();
     const std::size_t step = static_cast<std::size_t>(layout.element_strides[rank - 2]) * size;
     const auto* bytes = static_cast<const std::byte*>(data);
     for (std::int64_t i = 0; i < layout.row_count(); ++i) {
-      XXH3_128bits_update(&state, bytes + static_cast<std::size_t>(i) * step, row);
+      digest.update(bytes + static_cast<std::size_t>(i) * step, row);
     }
   }
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(&state));
-  Digest digest;
-  std::copy(std::begin(canonical.digest), std::end(canonical.digest), digest.begin());
-  return digest;
+  return digest.canonical();
 }
 
-Digest digest_lent(const LentInput& lent) {
+DigestBytes digest_lent(const LentInput& lent) {
   if (!lent.surface) return digest_rows(lent.data, lent.layout);
   const SurfaceLock lock(*lent.surface, false);
   return digest_rows(lock.data(), lent.layout);

@@ -5,13 +5,13 @@
 
 #import <CoreML/CoreML.h>
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/digest.h"
 #include "coreml/memory_range.h"
 #include "coreml/model_impl.h"
 #include "coreml/retain_ptr.h"
@@ -20,8 +20,6 @@
 #include "kvbacking/session.h"
 
 namespace kvbacking {
-
-using Digest = std::array<std::uint8_t, 16>;
 
 // An input that the framework reads where it lies.
 struct LentInput {
@@ -35,7 +33,7 @@ struct LentInput {
 struct PreparedInputs {
   RetainPtr<id<MLFeatureProvider>> provider;
   MemoryRanges ranges;
-  std::vector<std::pair<std::string, Digest>> digests;  // only when asked for
+  std::vector<std::pair<std::string, DigestBytes>> digests;  // only when asked for
   std::vector<InputEvidence> evidence;
   std::vector<LentInput> lent;
   std::vector<SurfaceUse> uses;                      // of lent surfaces, until the prediction is over

@@ -35,7 +35,7 @@ class Freshness {
   void remember(const PreparedInputs& inputs, const std::vector<OutputResult>& results);
 
  private:
-  using Named = std::vector<std::pair<std::string, Digest>>;
+  using Named = std::vector<std::pair<std::string, DigestBytes>>;
   mutable std::mutex mutex_;
   Named inputs_, outputs_;
 };

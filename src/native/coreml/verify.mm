@@ -154,7 +154,7 @@ class ByteJudge {
   std::vector<CheckFailure>& failures_;
 };
 
-const Digest* find_digest(const std::vector<std::pair<std::string, Digest>>& named, const std::string& name) {
+const DigestBytes* find_digest(const std::vector<std::pair<std::string, DigestBytes>>& named, const std::string& name) {
   const auto found = std::find_if(named.begin(), named.end(), [&](const auto& entry) { return entry.first == name; });
   return found == named.end() ? nullptr : &found->second;
 }
@@ -178,13 +178,13 @@ void Freshness::check(const SessionPlan& plan, const PreparedInputs& inputs, std
   if (outputs_.empty()) return;
   bool changed = false;
   for (const std::string& name : plan.contract.sensitive_to) {
-    const Digest* before = find_digest(inputs_, name);
-    const Digest* now = find_digest(inputs.digests, name);
+    const DigestBytes* before = find_digest(inputs_, name);
+    const DigestBytes* now = find_digest(inputs.digests, name);
     if ((before == nullptr) != (now == nullptr) || (before != nullptr && *before != *now)) changed = true;
   }
   if (!changed) return;
   for (OutputResult& result : results) {
-    const Digest* before = find_digest(outputs_, result.evidence.name);
+    const DigestBytes* before = find_digest(outputs_, result.evidence.name);
     if (!result.scan || before == nullptr) continue;
     result.evidence.checked.push_back(check_name(Check::kFresh));
     const bool fresh = result.scan->digest != *before || !check_enabled(Check::kFresh);
